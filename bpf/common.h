@@ -23,6 +23,7 @@ struct configuration {
 	__u32 places;            /* places of CPUs that were online at load (wire.h) */
 	__u32 spare_places;      /* places for CPUs that come online for the first time later */
 	__u32 spare_bits;        /* log2 of the slots of a spare place */
+	__u32 user_stacks;       /* user stacks are walked; 0 where the kernel refuses programs that do so */
 };
 const volatile struct configuration configuration SEC(".rodata.configuration") = {};
 

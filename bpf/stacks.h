@@ -458,7 +458,7 @@ static __always_inline __u64 take_stack(void *ctx, struct per_cpu *cpu, __u32 sl
 	stack->head.user_frames = 0;
 	stack->head.header.flags = WIRE_END_NONE;
 	id = mix(hash_kernel(stack, kernel_frames), stack->head.tgid | (__u64)stack_generation << 32);
-	if (has_memory()) {
+	if (configuration.user_stacks && has_memory()) {
 		struct pt_regs *regs = user_registers(task);
 		__u64 raw;
 

@@ -534,12 +534,13 @@ impl Loop {
             syscalls.into_iter().chain(calls).chain(self.counting.source(self.session.counters_missing())),
         );
         sources.extend(rings.into_iter().chain(line_watch).chain(runtime_names));
+        let stacks = self.session.stacks_missing();
+        if !stacks.is_empty() {
+            sources.push(said("user-stacks", false, format!("{stacks}: no user stacks are recorded")));
+        }
         for missing in self.session.missing() {
-            sources.push(SourceState {
-                name: missing.name.to_owned(),
-                missing: format!("this kernel has no tracepoint for it: {}", missing.without),
-                ..SourceState::default()
-            });
+            let why = format!("{}: {}", missing.reason, missing.source.without);
+            not_recorded(&mut sources, missing.source.name, why);
         }
         let dropped = self.journal.dropped().cloned();
         let roots = std::mem::take(&mut self.roots);
@@ -614,6 +615,17 @@ fn lacks(sources: &mut [SourceState], name: &str, missing: &[&str]) {
         .iter_mut()
         .filter(|source| source.name == name)
         .for_each(|source| source.missing.clone_from(&missing));
+}
+
+/// The row of a source that is not recorded, or not in full.
+fn not_recorded(sources: &mut Vec<SourceState>, name: &str, why: String) {
+    match sources.iter_mut().find(|source| source.name == name) {
+        Some(source) => {
+            source.active &= source.events > 0;
+            source.missing = if source.missing.is_empty() { why } else { format!("{}; {why}", source.missing) };
+        }
+        None => sources.push(said(name, false, why)),
+    }
 }
 
 fn loss_at_end(source: &str, reason: &str, events: u64, end_ns: u64) -> Loss {

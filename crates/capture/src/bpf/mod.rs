@@ -2,6 +2,7 @@
 //! takes snapshots; records are passed on as bytes (`bpf/wire.h`), not understood here.
 
 mod calls;
+mod choice;
 mod clocks;
 mod counters;
 mod entry;
@@ -9,6 +10,7 @@ mod fault_draws;
 mod interpreters;
 mod interruption;
 mod kernel_types;
+mod loading;
 mod messages;
 mod prefetch;
 mod probe_cost;
@@ -27,6 +29,7 @@ pub use calls::{CALL_MAPS, CallEntry, CountFrom, EntrySink};
 pub use counters::{COUNTERS_MAX, Counter, USUAL};
 pub use fault_draws::FaultWindow;
 pub use interpreters::InterpreterTables;
+pub use loading::MissingSource;
 pub use probe_cost::ProbeCost;
 pub use sampler::NotSampled;
 pub use session::{BLOCKED_STACK_BYTES, Counters, Options, STACK_WINDOW, STREAMS, Session, Stacks, Target};

@@ -5,8 +5,10 @@ use std::path::Path;
 
 use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, OpenObject, UprobeOpts};
 
+use super::choice::{Choice, Choices, MULTI_UPROBES};
 use super::counters::COUNTERS_MAX;
 use super::kernel_types::KernelTypes;
+use super::loading::{Loaded, MissingSource};
 use super::messages;
 use super::session::{Options, Stacks, Target};
 use super::slots::Layout;
@@ -15,73 +17,61 @@ use crate::sources::{self, Attached, Source};
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/holdup.bpf.o"));
 
-fn refused(error: &libbpf_rs::Error) -> CaptureError {
+pub(super) fn refused(error: &libbpf_rs::Error) -> CaptureError {
     CaptureError::Refused { reason: messages::reason(error) }
 }
 
-/// Opens, configures and loads the object.
-pub fn load(options: &Options, layout: Layout) -> Result<Object, CaptureError> {
-    messages::capture();
+/// Opens the object; nothing is loaded yet.
+pub(super) fn open() -> libbpf_rs::Result<OpenObject> {
     // A static with the alignment of u8: libbpf copies what it needs aligned.
-    let mut open = ObjectBuilder::default()
-        .name("holdup")
-        .and_then(|builder| builder.open_memory(OBJECT))
-        .map_err(|error| refused(&error))?;
-    configure(&mut open, options, layout)?;
-    open.load().map_err(|error| refused(&error))
+    ObjectBuilder::default().name("holdup")?.open_memory(OBJECT)
 }
 
 /// Processes whose mappings are known at a time, where they are allocated in advance (16 KiB each).
 const PROCESSES_PREALLOCATED: u32 = 512;
 
-const MULTI_UPROBES: &str = "bpf_uprobe_multi_link_attach";
+/// What the object is configured by.
+pub(super) struct Setup<'a> {
+    pub(super) options: &'a Options,
+    pub(super) layout: Layout,
+    pub(super) choices: &'a Choices,
+    /// User stacks are walked in the kernel.
+    pub(super) walks_stacks: bool,
+}
 
-fn configure(open: &mut OpenObject, options: &Options, layout: Layout) -> Result<(), CaptureError> {
-    let types = KernelTypes::load();
+/// Sizes the maps, writes the configuration, and chooses the programs.
+pub(super) fn configure(open: &mut OpenObject, setup: &Setup<'_>) -> libbpf_rs::Result<()> {
+    let Setup { options, layout, choices, .. } = *setup;
+    let types = choices.types();
     for mut map in open.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
         if name.contains("configuration")
             && let Some(values) = map.initial_value_mut()
         {
-            write_configuration(values, options, layout);
+            write_configuration(values, setup);
         } else if name == "unwind_processes" && !types.has_function("bpf_mem_alloc_init") {
             // Before 6.1 programs on perf events may only use maps that are allocated in advance.
-            map.set_map_flags(0).map_err(|error| refused(&error))?;
-            map.set_max_entries(PROCESSES_PREALLOCATED).map_err(|error| refused(&error))?;
+            map.set_map_flags(0)?;
+            map.set_max_entries(PROCESSES_PREALLOCATED)?;
         } else if name == "records" {
-            map.set_max_entries(layout.slots()).map_err(|error| refused(&error))?;
+            map.set_max_entries(layout.slots())?;
         } else if matches!(name.as_str(), "calls_away" | "ring_operations" | "ring_names")
             && !options.syscalls
         {
-            map.set_max_entries(1).map_err(|error| refused(&error))?;
+            map.set_max_entries(1)?;
         } else if matches!(name.as_str(), "scratch" | "unwind_scratches" | "raw_scratches") {
-            let entries = scratches(options, &types) * layout.all_places();
-            map.set_max_entries(entries).map_err(|error| refused(&error))?;
+            map.set_max_entries(scratches(options, types) * layout.all_places())?;
         } else if name == "counter_events" {
             // Indexed by the CPU's number.
-            map.set_max_entries(layout.cpus * COUNTERS_MAX as u32).map_err(|error| refused(&error))?;
+            map.set_max_entries(layout.cpus * COUNTERS_MAX as u32)?;
         } else if name == "ring_ends" {
-            map.set_max_entries(layout.cpus).map_err(|error| refused(&error))?;
+            map.set_max_entries(layout.cpus)?;
         }
     }
-    let hands_over_state = types.switch_hands_over_state();
     for mut program in open.progs_mut() {
         let name = program.name().to_string_lossy().into_owned();
         let section = program.section().to_string_lossy().into_owned();
-        let wanted = match name.as_str() {
-            "on_switch" => hands_over_state,
-            "on_switch_before_5_18" => !hands_over_state,
-            "on_blocked_stacks" => types.has_function("bpf_copy_from_user_task"), // 5.18
-            "on_nothing" => types.has_tracepoint(&section),
-            "on_allocated" | "on_freed" => options.allocations.is_some(),
-            "on_place" | "on_task" => types.has_function(MULTI_UPROBES), // 6.6
-            "on_ring_answer" => options.syscalls && types.ring_answers_are_told(),
-            "on_call_begin" | "on_ring_submit" | "on_ring_complete" => {
-                options.syscalls && types.has_tracepoint(&section)
-            }
-            _ => is_required(&name) || types.has_tracepoint(&section),
-        };
-        program.set_autoload(wanted);
+        program.set_autoload(choices.of(&name, &section) == Choice::Load);
     }
     Ok(())
 }
@@ -99,23 +89,31 @@ fn scratches(options: &Options, types: &KernelTypes) -> u32 {
     }
 }
 
-fn is_required(program: &str) -> bool {
-    sources::of_program(program).is_none_or(|source| source.required())
-}
-
 /// The layout of `struct configuration` in `bpf/common.h`.
-fn write_configuration(values: &mut [u8], options: &Options, layout: Layout) {
+fn write_configuration(values: &mut [u8], setup: &Setup<'_>) {
+    let options = setup.options;
     let stacks = match options.stacks {
+        _ if !setup.walks_stacks => 0,
         Stacks::All => u32::MAX,
         Stacks::None => 0,
         Stacks::Budgeted => 1,
     };
     let follow_all = u32::from(matches!(options.target, Target::All));
     let follow_none = u32::from(matches!(options.target, Target::Only(_)));
-    let (syscalls, counters) = (u32::from(options.syscalls), options.counters.len() as u32);
-    let Layout { places, slots_bits, spares, spare_bits, .. } = layout;
-    let targets = [follow_all, std::process::id(), stacks, slots_bits, follow_none, syscalls, counters];
-    let words = targets.into_iter().chain([places, spares, spare_bits]);
+    let Layout { places, slots_bits, spares, spare_bits, .. } = setup.layout;
+    let words = [
+        follow_all,
+        std::process::id(),
+        stacks,
+        slots_bits,
+        follow_none,
+        u32::from(options.syscalls),
+        options.counters.len() as u32,
+        places,
+        spares,
+        spare_bits,
+        u32::from(setup.walks_stacks),
+    ];
     for (at, word) in values.chunks_exact_mut(4).zip(words) {
         at.copy_from_slice(&word.to_ne_bytes());
     }
@@ -128,39 +126,52 @@ pub struct Attachments {
     pub links: Vec<Link>,
     /// Of the programs at each timer: until the kernel's own bookkeeping of timers is found on every CPU.
     pub timers: Vec<Link>,
-    /// Sources that this kernel has no place for.
-    pub missing: Vec<&'static Source>,
+    /// Sources that this recording lacks.
+    pub missing: Vec<MissingSource>,
+}
+
+impl Attachments {
+    /// One row a source: the first reason stands for all of its programs.
+    pub(super) fn lack(&mut self, source: &'static Source, reason: String) {
+        if !self.missing.iter().any(|missing| missing.source == source) {
+            self.missing.push(MissingSource { source, reason });
+        }
+    }
 }
 
 /// Programs at each timer.
 const AT_TIMERS: [&str; 2] = ["on_timer_begin", "on_timer_end"];
 
-/// Attaches every program that runs throughout.
-pub fn attach(object: &Object, options: &Options) -> Result<Attachments, CaptureError> {
+/// Attaches every program that runs throughout. What an optional source has too little of is in
+/// [`Attachments::missing`].
+///
+/// # Errors
+/// A program that a recording cannot do without cannot be attached.
+pub fn attach(loaded: &Loaded, options: &Options) -> Result<Attachments, CaptureError> {
     let mut all = Attachments::default();
-    for program in object.progs_mut() {
+    for missing in &loaded.missing {
+        if let Some(source) = sources::of_program(&missing.name) {
+            all.lack(source, missing.reason.clone());
+        }
+    }
+    for program in loaded.object.progs_mut().filter(|program| program.autoload()) {
         let name = program.name().to_string_lossy().into_owned();
         let Some(source) = sources::of_program(&name) else { continue };
-        if source.attached == Attached::BySession {
-            if !program.autoload() {
-                all.missing.push(source);
+        let is_now = match source.attached {
+            Attached::Throughout => true,
+            Attached::OnDemand => options.syscalls,
+            Attached::BySession | Attached::AtMarkers | Attached::AtFunctions => false,
+        };
+        if !is_now {
+            continue;
+        }
+        match program.attach() {
+            Ok(link) if AT_TIMERS.contains(&name.as_str()) => all.timers.push(link),
+            Ok(link) => all.links.push(link),
+            Err(error) if source.required() => return Err(refused(&error)),
+            Err(error) => {
+                all.lack(source, format!("program {name} cannot be attached: {}", messages::reason(&error)));
             }
-            continue;
-        }
-        if source.attached == Attached::OnDemand && !options.syscalls
-            || matches!(source.attached, Attached::AtMarkers | Attached::AtFunctions)
-        {
-            continue;
-        }
-        if !program.autoload() && source.required() {
-            continue; // the other form of a program was loaded
-        }
-        match program.autoload().then(|| program.attach()) {
-            Some(Ok(link)) if AT_TIMERS.contains(&name.as_str()) => all.timers.push(link),
-            Some(Ok(link)) => all.links.push(link),
-            Some(Err(error)) if source.required() => return Err(refused(&error)),
-            _ if !all.missing.contains(&source) => all.missing.push(source),
-            _ => {}
         }
     }
     Ok(all)
@@ -240,12 +251,15 @@ mod tests {
         if let Err(error) = crate::doctor::bpf_ready() {
             return println!("skipped: BPF is not allowed here: {error}");
         }
+        let choices = Choices::new(&options);
+        let layout = Layout::of_machine(4096);
         for (wanted, other) in
             [("on_switch", "on_switch_before_5_18"), ("on_switch_before_5_18", "on_switch")]
         {
-            let mut open = ObjectBuilder::default().open_memory(OBJECT).unwrap();
-            configure(&mut open, &options, Layout::of_machine(4096)).unwrap();
-            for mut program in open.progs_mut() {
+            let mut object = open().unwrap();
+            let setup = Setup { options: &options, layout, choices: &choices, walks_stacks: true };
+            configure(&mut object, &setup).unwrap();
+            for mut program in object.progs_mut() {
                 let name = program.name().to_string_lossy().into_owned();
                 match name.as_str() {
                     name if name == wanted => program.set_autoload(true),
@@ -253,8 +267,9 @@ mod tests {
                     _ => {}
                 }
             }
-            let object = open.load().unwrap_or_else(|error| panic!("{wanted}: {error}"));
-            attach(&object, &options).unwrap_or_else(|error| panic!("{wanted}: {error}"));
+            let object = object.load().unwrap_or_else(|error| panic!("{wanted}: {error}"));
+            let loaded = Loaded { object, missing: Vec::new(), stacks_missing: String::new() };
+            attach(&loaded, &options).unwrap_or_else(|error| panic!("{wanted}: {error}"));
         }
     }
 }

@@ -11,6 +11,7 @@ use super::calls::{self, CountFrom, EntrySink};
 use super::counters::{self, Counter, Counters as OpenCounters};
 use super::fault_draws::{FaultDraws, FaultWindow};
 use super::interpreters::InterpreterTables;
+use super::loading::{self, Loaded, MissingSource};
 use super::probe_cost::{self, PROBES, ProbeCost, ProbeTime, SAMPLE_PROBE};
 use super::ring::Ring;
 use super::sampler::{self, NotSampled, Sampler};
@@ -23,7 +24,7 @@ use super::unwind_tables::UnwindTables;
 use super::{entry, interruption, messages, programs};
 use crate::error::CaptureError;
 use crate::host::{OTHER_NUMBERS, is_in_first_pid_namespace};
-use crate::sources::{self, Source};
+use crate::sources;
 
 /// What is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +67,21 @@ pub struct Options {
     pub allocations: Option<PathBuf>,
 }
 
+impl Options {
+    /// Every program that a recording may have, for a look at whether the kernel accepts them.
+    pub(crate) fn everything() -> Options {
+        Options {
+            target: Target::Only(std::process::id()),
+            sample_hz: 0,
+            stacks: Stacks::All,
+            ring_bytes: 4096,
+            syscalls: true,
+            counters: Vec::new(),
+            allocations: Some(PathBuf::new()),
+        }
+    }
+}
+
 /// The window in which stacks are rationed, as in `bpf/stacks.h`.
 pub const STACK_WINDOW: std::time::Duration = std::time::Duration::from_millis(10);
 
@@ -106,12 +122,12 @@ pub struct Session {
     window: Option<Window>,
     records: SlotRing,
     definitions: Ring,
-    missing: Vec<&'static Source>,
+    missing: Vec<MissingSource>,
     allocations_missing: String,
     faults_missing: String,
     options: Options,
     stack_generation: u32,
-    object: Object,
+    loaded: Loaded,
 }
 
 const DEFINITIONS_BYTES: usize = 8 << 20;
@@ -124,18 +140,19 @@ impl Session {
             return Err(CaptureError::Refused { reason: OTHER_NUMBERS.to_owned() });
         }
         let layout = Layout::of_machine(options.ring_bytes);
-        let object = programs::load(options, layout)?;
+        let loaded = loading::load(options, layout)?;
+        let object = &loaded.object;
         if let Target::Process(tgid) | Target::Only(tgid) = options.target {
-            programs::add_target(&object, tgid)?;
+            programs::add_target(object, tgid)?;
         }
         let ring = |name: &str, bytes: usize| {
             let map = object.maps().find(|map| map.name() == name);
             Ring::open(map.ok_or(CaptureError::Refused { reason: format!("no map {name}") })?.as_fd(), bytes)
         };
         let cpus = crate::host::online_cpus();
-        let records = SlotRing::open(&object, layout, &cpus)?;
+        let records = SlotRing::open(object, layout, &cpus)?;
         let definitions = ring("definitions", DEFINITIONS_BYTES)?;
-        let markers = options.allocations.as_ref().map(|library| programs::attach_markers(&object, library));
+        let markers = options.allocations.as_ref().map(|library| programs::attach_markers(object, library));
         let (links, allocations_missing) = match markers.transpose() {
             Ok(links) => (links.unwrap_or_default(), String::new()),
             Err(error) => (Vec::new(), error.to_string()),
@@ -162,38 +179,40 @@ impl Session {
             faults_missing: String::new(),
             options: options.clone(),
             stack_generation: 0,
-            object,
+            loaded,
         })
     }
 
     /// Attaches the programs. From its return on, every event of the target is recorded.
     pub fn begin(&mut self) -> Result<(), CaptureError> {
-        self.entry = entry::measure(&self.object);
-        let attached = programs::attach(&self.object, &self.options)?;
+        self.entry = entry::measure(&self.loaded.object);
+        let mut attached = programs::attach(&self.loaded, &self.options)?;
+        if self.entry.is_none() {
+            let reason = "the cost of calling a program could not be measured";
+            attached.lack(&sources::PROGRAM_CALLS, reason.to_owned());
+        }
         self.links.extend(attached.links);
         (self.timers, self.missing) = (attached.timers, attached.missing);
-        let untried = &sources::PROGRAM_CALLS;
-        if self.entry.is_none() && !self.missing.contains(&untried) {
-            self.missing.push(untried);
-        }
         if self.options.sample_hz > 0 {
             self.interruption = interruption::measure();
             if !self.options.counters.is_empty() {
-                match counters::start(&self.object, &self.options.counters) {
+                match counters::start(&self.loaded.object, &self.options.counters) {
                     Ok(counting) => self.counting = Some(counting),
                     Err(error) => self.counters_missing = error.to_string(),
                 }
             }
-            self.sampler = Some(sampler::start(&self.object, self.options.sample_hz)?);
+            if !self.lacks("on_sample") {
+                self.sampler = Some(sampler::start(&self.loaded.object, self.options.sample_hz)?);
+            }
         }
         // Without it, page faults are counted all the same.
         if self.options.sample_hz > 0
-            && let Err(error) = self.faults.begin(&self.object)
+            && let Err(error) = self.faults.begin(&self.loaded.object)
         {
             self.faults_missing = format!("no stacks of page faults: {error}");
         }
-        if self.options.syscalls {
-            self.links.push(programs::attach_one(&self.object, "on_call_end")?);
+        if self.options.syscalls && !self.lacks("on_call_end") {
+            self.links.push(programs::attach_one(&self.loaded.object, "on_call_end")?);
         }
         messages::take();
         Ok(())
@@ -214,7 +233,7 @@ impl Session {
         let online = crate::host::online_cpus();
         let hz = self.options.sample_hz;
         let again = match &mut self.sampler {
-            Some(sampler) => sampler.begin_again(&self.object, (hz, &online)),
+            Some(sampler) => sampler.begin_again(&self.loaded.object, (hz, &online)),
             None => sampler::came_online(&online, &self.cpus),
         };
         if online != self.cpus {
@@ -230,7 +249,7 @@ impl Session {
     /// The programs at each timer are needed again until they have run on each CPU that is online for the first time.
     fn follow_timers(&mut self, online: &[u16]) {
         if self.timers_settled && !self.records.knows_timers(online) {
-            self.timers = programs::attach_timers(&self.object);
+            self.timers = programs::attach_timers(&self.loaded.object);
             self.timers_settled = self.timers.is_empty();
         }
     }
@@ -239,7 +258,7 @@ impl Session {
     /// their own.
     fn follow_cpus(&mut self, again: &[NotSampled]) {
         if self.faults_missing.is_empty()
-            && let Err(error) = self.faults.begin(&self.object)
+            && let Err(error) = self.faults.begin(&self.loaded.object)
         {
             self.faults_missing = format!("no stacks of page faults: {error}");
         }
@@ -252,17 +271,27 @@ impl Session {
 
     /// Makes one more process a target, with the children it starts from now on.
     pub fn add_target(&self, tgid: u32) -> Result<(), CaptureError> {
-        programs::add_target(&self.object, tgid)
+        programs::add_target(&self.loaded.object, tgid)
     }
 
     /// Where the walker of user stacks finds its tables. Once.
     pub fn unwind_tables(&self) -> Result<UnwindTables, CaptureError> {
-        UnwindTables::open(&self.object)
+        UnwindTables::open(&self.loaded.object)
     }
 
     /// Where the programs find which functions an interpreter runs.
     pub fn interpreter_tables(&self) -> Result<InterpreterTables, CaptureError> {
-        InterpreterTables::open(&self.object)
+        InterpreterTables::open(&self.loaded.object)
+    }
+
+    /// Why no user stacks are recorded; empty if they are.
+    pub fn stacks_missing(&self) -> &str {
+        &self.loaded.stacks_missing
+    }
+
+    /// A program is not loaded, although the recording would use it.
+    fn lacks(&self, program: &str) -> bool {
+        self.loaded.missing.iter().any(|missing| missing.name == program)
     }
 
     /// Why no allocations are told though they are wanted; empty if they are.
@@ -293,12 +322,12 @@ impl Session {
     /// Draws minor page faults with their stacks from now on, in a window, or not at all. No samples: no faults drawn either.
     pub fn draw_faults(&mut self, window: Option<FaultWindow>) -> Result<(), CaptureError> {
         let wanted = self.options.sample_hz > 0 && self.faults_missing.is_empty();
-        self.faults.set(&self.object, window.filter(|_| wanted))
+        self.faults.set(&self.loaded.object, window.filter(|_| wanted))
     }
 
     /// By how much drawing makes a minor page fault slower (ns), as tried now; nothing is drawn when it returns.
     pub fn fault_cost_ns(&mut self) -> Result<Option<f64>, CaptureError> {
-        self.faults.cost_ns(&self.object)
+        self.faults.cost_ns(&self.loaded.object)
     }
 
     /// By CPU, the minor page faults of all processes that sampling made slower so far.
@@ -306,8 +335,8 @@ impl Session {
         self.faults.counted()
     }
 
-    /// Sources that this kernel has no place for.
-    pub fn missing(&self) -> &[&'static Source] {
+    /// Sources that this recording lacks, each with the reason.
+    pub fn missing(&self) -> &[MissingSource] {
         &self.missing
     }
 
@@ -351,7 +380,7 @@ impl Session {
     /// Passes on one `wire_thread_counts` for each thread of the targets; nothing if the kernel cannot.
     pub fn thread_counts(&self, sink: &mut dyn FnMut(&[u8])) -> Result<(), CaptureError> {
         const COUNTS_BYTES: usize = 48;
-        if self.missing.iter().any(|source| source.programs.contains(&"on_counts")) {
+        if self.lacks("on_counts") {
             return Ok(());
         }
         self.iterate("on_counts", COUNTS_BYTES, sink)
@@ -359,7 +388,7 @@ impl Session {
 
     /// Passes on every entry of the sums of `bpf/paging.h`: its key, and its value.
     pub fn paging(&self, sink: &mut dyn FnMut(&[u8], &[u8])) -> Result<(), CaptureError> {
-        calls::read(&self.object, "paging", &mut |key, values| {
+        calls::read(&self.loaded.object, "paging", &mut |key, values| {
             values.iter().for_each(|value| sink(key, value));
         })
     }
@@ -369,10 +398,10 @@ impl Session {
     /// the stack ends: nothing is told then of who has none so far behind. Nothing at all if the kernel cannot.
     pub fn blocked_stacks(&mut self, skip: u32, sink: &mut dyn FnMut(&[u8])) -> Result<(), CaptureError> {
         const STACK_BYTES: usize = 64 + BLOCKED_STACK_BYTES as usize;
-        if self.missing.iter().any(|source| source.programs.contains(&"on_blocked_stacks")) {
+        if self.lacks("on_blocked_stacks") {
             return Ok(());
         }
-        let map = self.object.maps().find(|map| map.name() == "snapshot_skip");
+        let map = self.loaded.object.maps().find(|map| map.name() == "snapshot_skip");
         let told = map.map(|map| map.update(&0u32.to_ne_bytes(), &skip.to_ne_bytes(), MapFlags::ANY));
         match told {
             Some(Ok(())) => self.iterate("on_blocked_stacks", STACK_BYTES, sink),
@@ -390,6 +419,7 @@ impl Session {
         sink: &mut dyn FnMut(&[u8]),
     ) -> Result<(), CaptureError> {
         let program = self
+            .loaded
             .object
             .progs_mut()
             .find(|program| program.name() == name)
@@ -415,7 +445,7 @@ impl Session {
 
     /// How many stacks a CPU may take in [`STACK_WINDOW`]: of threads that block, and of wakers.
     pub fn allow_stacks(&self, per_window: [u32; 2]) {
-        let Some(map) = self.object.maps().find(|map| map.name() == "stack_budget") else { return };
+        let Some(map) = self.loaded.object.maps().find(|map| map.name() == "stack_budget") else { return };
         for (draw, number) in (0u32..).zip(per_window) {
             // A refused update leaves the budget that was.
             let _ = map.update(&draw.to_ne_bytes(), &number.max(1).to_ne_bytes(), MapFlags::ANY);
@@ -425,7 +455,7 @@ impl Session {
     /// From now on every stack is told anew, under another id, though it was told before.
     pub fn tell_stacks_anew(&mut self) -> Result<(), CaptureError> {
         let refused = |reason: String| CaptureError::Refused { reason };
-        let map = self.object.maps().find(|map| map.name().to_string_lossy().contains("generation"));
+        let map = self.loaded.object.maps().find(|map| map.name().to_string_lossy().contains("generation"));
         let map = map.ok_or_else(|| refused("no map of the stacks' generation".to_owned()))?;
         self.stack_generation = self.stack_generation.wrapping_add(1);
         map.update(&0u32.to_ne_bytes(), &self.stack_generation.to_ne_bytes(), MapFlags::ANY)
@@ -434,33 +464,33 @@ impl Session {
 
     /// By how much counting makes a syscall slower, as tried now; `None` if this kernel cannot count them.
     pub fn syscall_cost(&self) -> Result<Option<CallCost>, CaptureError> {
-        if self.missing.iter().any(|source| source.programs.contains(&"on_call_end")) {
+        if self.lacks("on_call_end") {
             return Ok(None);
         }
-        syscall_windows::cost_of_a_call(&self.object).map(Some)
+        syscall_windows::cost_of_a_call(&self.loaded.object).map(Some)
     }
 
     /// Counts the target's syscalls from now on; gives the moment (ns of CLOCK_MONOTONIC), or `None` if it is not
     /// known, and nothing is counted then. [`Session::close_syscall_window`] ends it.
     pub fn open_syscall_window(&mut self) -> Result<Option<u64>, CaptureError> {
         self.window = None;
-        self.window = Window::open(&self.object)?;
+        self.window = Window::open(&self.loaded.object)?;
         Ok(self.window.as_ref().map(Window::start_ns))
     }
 
     /// What was counted in the window that is open, which ends; `None` if none is, or it is not known when it ended.
     pub fn close_syscall_window(&mut self) -> Result<Option<SyscallCounts>, CaptureError> {
-        self.window.take().map_or(Ok(None), |window| window.close(&self.object))
+        self.window.take().map_or(Ok(None), |window| window.close(&self.loaded.object))
     }
 
     /// Where [`Options::syscalls`] is set: counts them from now on, or from the next program on.
     pub fn count_calls(&self, from: CountFrom) -> Result<(), CaptureError> {
-        calls::open(&self.object, from)
+        calls::open(&self.loaded.object, from)
     }
 
     /// Passes on every entry of one of [`super::CALL_MAPS`], or of a map like the last of them: its key, and its value on each CPU, or its only one.
     pub fn calls(&self, map: &str, sink: &mut EntrySink<'_>) -> Result<(), CaptureError> {
-        calls::read(&self.object, map, sink)
+        calls::read(&self.loaded.object, map, sink)
     }
 
     /// Mean time of a syscall of this process that does nothing (ns): it grows where programs look at syscalls.
@@ -470,37 +500,37 @@ impl Session {
 
     /// Shootdowns that were not counted for want of room.
     pub fn paging_uncounted(&self) -> u64 {
-        per_cpu(&self.object).iter().map(|cpu| number(cpu, PAGING_UNCOUNTED_AT, 8)).sum()
+        per_cpu(&self.loaded.object).iter().map(|cpu| number(cpu, PAGING_UNCOUNTED_AT, 8)).sum()
     }
 
     /// Calls that were not counted for want of room.
     pub fn calls_uncounted(&self) -> u64 {
-        per_cpu(&self.object).iter().map(|cpu| number(cpu, UNCOUNTED_AT, 8)).sum()
+        per_cpu(&self.loaded.object).iter().map(|cpu| number(cpu, UNCOUNTED_AT, 8)).sum()
     }
 
     /// Tells from now on when a thread passes a place; an error says why that cannot be.
     pub fn arm_place(&mut self, at: &SpanPlace<'_>) -> Result<(), CaptureError> {
-        self.spans.arm(&self.object, at)
+        self.spans.arm(&self.loaded.object, at)
     }
 
     /// Takes the probe of a process's place away.
     pub fn disarm_place(&mut self, tgid: u32, place: u32) {
-        self.spans.disarm(&self.object, (tgid, place));
+        self.spans.disarm(&self.loaded.object, (tgid, place));
     }
 
     /// Takes away all probes of a process that is gone.
     pub fn forget_places(&mut self, tgid: u32) {
-        self.spans.forget(&self.object, tgid);
+        self.spans.forget(&self.loaded.object, tgid);
     }
 
     /// Tells from now on how long tasks of a process wait for locks; an error says why that cannot be.
     pub fn arm_tasks(&mut self, at: &TaskPlaces<'_>) -> Result<(), CaptureError> {
-        self.tasks.arm(&self.object, at)
+        self.tasks.arm(&self.loaded.object, at)
     }
 
     /// Takes the probes on a process's tasks away; gives which of them wait.
     pub fn disarm_tasks(&mut self, tgid: u32) -> Vec<Waiting> {
-        self.tasks.disarm(&self.object, tgid)
+        self.tasks.disarm(&self.loaded.object, tgid)
     }
 
     /// Stops the programs. Records that wait can still be drained.
@@ -517,19 +547,19 @@ impl Session {
 
     /// What was recorded and lost so far.
     pub fn counters(&self) -> Counters {
-        let mut counters = counters(&self.object);
+        let mut counters = counters(&self.loaded.object);
         counters.records[SCHED_STREAM] = self.records.numbered();
         counters
     }
 
     /// Switches and wakeups that no program looked at: the kernel begins none within itself, whatever an interrupt brings.
     pub fn skipped_runs(&self) -> u64 {
-        programs::skipped_runs(&self.object)
+        programs::skipped_runs(&self.loaded.object)
     }
 
     /// What the programs cost in CPU time so far, and the clock that interrupts the target for samples.
     pub fn cost(&self) -> ProbeCost {
-        let cpus = per_cpu(&self.object);
+        let cpus = per_cpu(&self.loaded.object);
         let probes = std::array::from_fn(|probe| time_of(&cpus, probe));
         let entries = self.entry.unwrap_or_default().times(probe_cost::calls(&probes));
         let interruptions = self.interruption.unwrap_or_default().times(probes[SAMPLE_PROBE].runs);

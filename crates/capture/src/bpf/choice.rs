@@ -1,0 +1,80 @@
+//! Which programs of the object a recording has on this kernel.
+
+use super::kernel_types::KernelTypes;
+use super::session::Options;
+use crate::sources;
+
+/// What becomes of one program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// It is loaded.
+    Load,
+    /// It is not needed: nobody asked for it, or the other form of it is loaded.
+    NotNeeded,
+    /// This kernel has nothing that it could be attached to, or not what it calls; with the reason, a clause.
+    Missing(String),
+}
+
+/// What [`Choice`]s depend on.
+pub struct Choices {
+    types: KernelTypes,
+    syscalls: bool,
+    allocations: bool,
+}
+
+/// The function behind probes at many places of one process (Linux 6.6).
+pub const MULTI_UPROBES: &str = "bpf_uprobe_multi_link_attach";
+
+impl Choices {
+    /// For the running kernel.
+    pub fn new(options: &Options) -> Choices {
+        Choices {
+            types: KernelTypes::load(),
+            syscalls: options.syscalls,
+            allocations: options.allocations.is_some(),
+        }
+    }
+
+    /// The running kernel's types.
+    pub fn types(&self) -> &KernelTypes {
+        &self.types
+    }
+
+    /// What becomes of a program in a section.
+    pub fn of(&self, program: &str, section: &str) -> Choice {
+        match program {
+            "on_switch" => needed(self.types.switch_hands_over_state()),
+            "on_switch_before_5_18" => needed(!self.types.switch_hands_over_state()),
+            "on_blocked_stacks" => self.with_function("bpf_copy_from_user_task", "Linux 5.18"),
+            "on_place" | "on_task" => self.with_function(MULTI_UPROBES, "Linux 6.6"),
+            "on_allocated" | "on_freed" => needed(self.allocations),
+            "on_call_begin" | "on_ring_submit" | "on_ring_complete" if self.syscalls => self.at(section),
+            "on_ring_answer" if self.syscalls && self.types.ring_answers_are_told() => Choice::Load,
+            "on_ring_answer" if self.syscalls => {
+                Choice::Missing("tracepoint io_uring_complete of this kernel has other arguments".to_owned())
+            }
+            "on_call_begin" | "on_ring_submit" | "on_ring_complete" | "on_ring_answer" => Choice::NotNeeded,
+            _ if sources::of_program(program).is_none_or(|source| source.required()) => Choice::Load,
+            _ => self.at(section),
+        }
+    }
+
+    fn with_function(&self, function: &str, since: &str) -> Choice {
+        if self.types.has_function(function) {
+            return Choice::Load;
+        }
+        Choice::Missing(format!("this kernel has no {function} ({since} has)"))
+    }
+
+    fn at(&self, section: &str) -> Choice {
+        if self.types.has_tracepoint(section) {
+            return Choice::Load;
+        }
+        let name = section.rsplit('/').next().unwrap_or(section);
+        Choice::Missing(format!("this kernel has no tracepoint {name}"))
+    }
+}
+
+fn needed(is_needed: bool) -> Choice {
+    if is_needed { Choice::Load } else { Choice::NotNeeded }
+}
