@@ -468,6 +468,9 @@ pub struct ExplainArgs {
 /// `holdup doctor`
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
+    /// What the running kernel makes of each BPF program: loaded, or why not
+    #[arg(long)]
+    pub programs: bool,
     /// As JSON
     #[arg(long)]
     pub json: bool,

@@ -3,15 +3,17 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use holdup_capture::doctor::{State, best_rung, examine};
+use holdup_capture::bpf::{Examination, ProgramCheck, ProgramState};
+use holdup_capture::doctor::{State, best_rung, examine_programs};
 use holdup_events::recording::Rung;
-use holdup_report::doctor::{DoctorRow, DoctorStatus, doctor_json, render_doctor};
+use holdup_report::doctor::{DoctorRow, DoctorStatus, ProgramRow, doctor_json, render_doctor, render_programs};
 
 use crate::cli::DoctorArgs;
 
 /// Tries everything and says how it went.
 pub fn execute(args: &DoctorArgs) -> Result<ExitCode> {
-    let checks = examine();
+    let (checks, examination) = examine_programs();
+    let programs = program_rows(&examination);
     let (rung, reason) = best_rung(&checks);
     let rung = match rung {
         Rung::Bpf => "bpf",
@@ -32,7 +34,32 @@ pub fn execute(args: &DoctorArgs) -> Result<ExitCode> {
         })
         .collect();
     if args.json {
-        return super::print_json(&doctor_json(&rows, rung, &reason));
+        return super::print_json(&doctor_json(&rows, &programs, rung, &reason));
+    }
+    if args.programs {
+        return super::print(&render_programs(&programs, &super::style(&std::io::stdout())));
     }
     super::print(&render_doctor(&rows, rung, &reason, &super::style(&std::io::stdout())))
+}
+
+/// One row for each program that this kernel could have; not for other forms of the same program.
+fn program_rows(examination: &Examination) -> Vec<ProgramRow> {
+    examination.programs.iter().filter_map(program_row).collect()
+}
+
+fn program_row(program: &ProgramCheck) -> Option<ProgramRow> {
+    let name = program.name.clone();
+    match &program.state {
+        ProgramState::Loaded(verified) => Some(ProgramRow {
+            name,
+            missing: None,
+            verified_instructions: verified.instructions,
+            jited_bytes: verified.jited_bytes,
+            verification_us: verified.verification_us,
+        }),
+        ProgramState::Missing(reason) => {
+            Some(ProgramRow { name, missing: Some(reason.clone()), ..ProgramRow::default() })
+        }
+        ProgramState::NotNeeded => None,
+    }
 }

@@ -4,6 +4,7 @@
 //! [`best_rung`] draws the conclusion; overriding it is the caller's affair.
 
 mod hardware_counters;
+mod programs;
 mod tries;
 
 use std::io;
@@ -13,6 +14,7 @@ use holdup_events::recording::Rung;
 use crate::host::{Facts, OTHER_NUMBERS, capability, is_in_first_pid_namespace};
 use crate::privileges::{LENT, for_setcap};
 
+pub use programs::examine_programs;
 pub use tries::bpf_ready;
 
 /// One thing that was tried.

@@ -107,10 +107,68 @@ fn check(row: &DoctorRow, name_width: usize, style: &Style) -> Vec<String> {
     lines
 }
 
+/// What the kernel makes of one BPF program.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProgramRow {
+    /// Its name.
+    pub name: String,
+    /// Why it is not loaded; `None` if it is.
+    pub missing: Option<String>,
+    /// Instructions that the verifier followed (a kernel allows 1,000,000); 0 if the kernel does not say.
+    pub verified_instructions: u32,
+    /// Bytes of machine code.
+    pub jited_bytes: u32,
+    /// How long verification took (µs); 0 if the kernel does not say.
+    pub verification_us: u64,
+}
+
+/// One line for each BPF program; missing ones with the reason.
+pub fn render_programs(rows: &[ProgramRow], style: &Style) -> String {
+    let name_width = rows.iter().map(|row| width(&clean(&row.name))).max().unwrap_or(0).max(7);
+    let mut lines = Vec::new();
+    if rows.is_empty() {
+        lines.push("No BPF program was loaded: `holdup doctor` says why.".to_owned());
+    } else {
+        let head = format!("{}  {:>12}  {:>12}  {:>12}", left("program", name_width), "instructions", "code (bytes)", "time (ms)");
+        lines.push(style.paint(Tint::Faint, &head));
+    }
+    for row in rows {
+        let name = left(&clean(&row.name), name_width);
+        match &row.missing {
+            None => lines.push(format!(
+                "{name}  {:>12}  {:>12}  {:>12.1}",
+                row.verified_instructions,
+                row.jited_bytes,
+                row.verification_us as f64 / 1000.0
+            )),
+            Some(reason) => {
+                let text = format!("{name}  missing: {}", clean(reason));
+                lines.extend(wrap(&text, style.columns(), name_width + 2));
+            }
+        }
+    }
+    style.finish(&lines)
+}
+
 /// The same as JSON.
-pub fn doctor_json(rows: &[DoctorRow], rung: &str, reason: &str) -> Value {
+pub fn doctor_json(rows: &[DoctorRow], programs: &[ProgramRow], rung: &str, reason: &str) -> Value {
     let check = |row: &DoctorRow| json!({"name": row.name, "status": row.status.name(), "what": row.what, "remedy": row.remedy});
-    json!({"rung": rung, "reason": reason, "checks": rows.iter().map(check).collect::<Value>()})
+    let program = |row: &ProgramRow| {
+        json!({
+            "name": row.name,
+            "loaded": row.missing.is_none(),
+            "reason": row.missing.clone().unwrap_or_default(),
+            "verified_instructions": row.verified_instructions,
+            "jited_bytes": row.jited_bytes,
+            "verification_us": row.verification_us,
+        })
+    };
+    json!({
+        "rung": rung,
+        "reason": reason,
+        "checks": rows.iter().map(check).collect::<Value>(),
+        "programs": programs.iter().map(program).collect::<Value>(),
+    })
 }
 
 #[cfg(test)]
@@ -129,5 +187,15 @@ mod tests {
         let style = Style { colour: false, width: 80, unicode: true };
         let text = render_doctor(&[row], "proc", "", &style);
         assert!(text.lines().any(|line| line.trim_start() == format!("$ {remedy}")), "{text}");
+    }
+
+    #[test]
+    fn programs_are_listed_with_their_cost_or_the_reason() {
+        let loaded = ProgramRow { name: "on_switch".into(), verified_instructions: 74_323, ..ProgramRow::default() };
+        let missing = ProgramRow { name: "on_place".into(), missing: Some("too old".into()), ..ProgramRow::default() };
+        let text = render_programs(&[loaded, missing], &Style { colour: false, width: 80, unicode: true });
+        assert!(text.lines().any(|line| line.starts_with("on_switch") && line.contains("74323")), "{text}");
+        assert!(text.contains("on_place   missing: too old"), "{text}");
+        assert!(render_programs(&[], &Style::default()).contains("`holdup doctor` says why"));
     }
 }

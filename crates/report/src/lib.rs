@@ -22,7 +22,7 @@ pub mod text;
 pub mod viewer;
 mod what_if;
 
-pub use doctor::{DoctorRow, DoctorStatus, doctor_json, render_doctor};
+pub use doctor::{DoctorRow, DoctorStatus, ProgramRow, doctor_json, render_doctor, render_programs};
 pub use json::{to_json, to_json_with};
 pub use stacks::StackAsk;
 pub use terminal::{UnknownSection, render, render_named, render_with, section_names};

@@ -62,10 +62,20 @@ struct Failure {
 /// # Errors
 /// The kernel refuses a required program in its smallest form, a map, or every program because a right is missing.
 pub fn load(options: &Options, layout: Layout) -> Result<Loaded, CaptureError> {
+    load_with(options, layout, &mut |_| {})
+}
+
+/// As [`load`]; calls `prepare` with the configured object before each attempt.
+pub(super) fn load_with(
+    options: &Options,
+    layout: Layout,
+    prepare: &mut dyn FnMut(&mut OpenObject),
+) -> Result<Loaded, CaptureError> {
     messages::capture();
     let choices = Choices::new(options);
     let (object, left_out) = with_what_loads(|left_out| {
-        attempt(&choices, left_out, options, layout).map_err(|error| Failure {
+        let setup = Setup { options, layout, choices: &choices, walks_stacks: left_out.stacks.is_empty() };
+        attempt(&setup, left_out, prepare).map_err(|error| Failure {
             refusal: messages::refusal(),
             reason: messages::reason(&error),
         })
@@ -110,14 +120,14 @@ impl LeftOut {
 
 /// One attempt, with some programs left out.
 fn attempt(
-    choices: &Choices,
+    setup: &Setup<'_>,
     left_out: &LeftOut,
-    options: &Options,
-    layout: Layout,
+    prepare: &mut dyn FnMut(&mut OpenObject),
 ) -> libbpf_rs::Result<Object> {
     let mut object = open()?;
-    configure(&mut object, &Setup { options, layout, choices, walks_stacks: left_out.stacks.is_empty() })?;
+    configure(&mut object, setup)?;
     leave_out(&mut object, left_out);
+    prepare(&mut object);
     object.load()
 }
 
@@ -206,7 +216,9 @@ mod tests {
         let options = Options::everything();
         let choices = Choices::new(&options);
         let left_out = LeftOut { stacks: "refused".to_owned(), ..LeftOut::default() };
-        let object = attempt(&choices, &left_out, &options, Layout::of_machine(4096)).unwrap();
+        let layout = Layout::of_machine(4096);
+        let setup = Setup { options: &options, layout, choices: &choices, walks_stacks: false };
+        let object = attempt(&setup, &left_out, &mut |_| {}).unwrap();
         let loaded = loaded(object, &choices, left_out);
         assert_eq!(loaded.stacks_missing, "refused");
     }

@@ -6,6 +6,7 @@ mod choice;
 mod clocks;
 mod counters;
 mod entry;
+mod examination;
 mod fault_draws;
 mod interpreters;
 mod interruption;
@@ -27,6 +28,7 @@ mod unwind_tables;
 
 pub use calls::{CALL_MAPS, CallEntry, CountFrom, EntrySink};
 pub use counters::{COUNTERS_MAX, Counter, USUAL};
+pub use examination::{Examination, ProgramCheck, ProgramState, Verified, examine};
 pub use fault_draws::FaultWindow;
 pub use interpreters::InterpreterTables;
 pub use loading::MissingSource;

@@ -1,0 +1,176 @@
+//! Loads what a recording would load, and says of each program what the running kernel makes of it.
+
+use std::os::fd::{AsFd, AsRawFd};
+
+use libbpf_rs::{AsRawLibbpf, Object, OpenObject};
+
+use super::choice::{Choice, Choices};
+use super::loading::{self, Loaded, MissingProgram};
+use super::messages;
+use super::session::Options;
+use super::slots::Layout;
+use crate::error::CaptureError;
+
+/// What the kernel makes of one program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProgramCheck {
+    /// Its name in the object of `bpf/`.
+    pub name: String,
+    /// How it went.
+    pub state: ProgramState,
+}
+
+/// How loading a program went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProgramState {
+    /// It is loaded.
+    Loaded(Verified),
+    /// It is not; with the reason, a clause.
+    Missing(String),
+    /// Not needed on this kernel: another form of it is loaded.
+    NotNeeded,
+}
+
+/// What the verifier says of a program that it accepted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Verified {
+    /// Instructions that it followed; a kernel follows at most 1,000,000. 0 before Linux 5.16, which does not say.
+    pub instructions: u32,
+    /// Bytes of machine code.
+    pub jited_bytes: u32,
+    /// How long it took (µs); 0 if the kernel does not say.
+    pub verification_us: u64,
+}
+
+/// Every program of the object, in its order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Examination {
+    /// By program.
+    pub programs: Vec<ProgramCheck>,
+    /// Why no user stacks are walked; empty if they are.
+    pub stacks_missing: String,
+}
+
+/// Bytes for the statistics of one program: a few lines.
+const LOG_BYTES: usize = 16 << 10;
+/// `BPF_LOG_STATS` of include/linux/bpf_verifier.h: statistics without the log (Linux 5.2).
+const LOG_STATISTICS: u32 = 4;
+
+/// Loads every program that any recording may have, and unloads it again.
+///
+/// # Errors
+/// The kernel refuses a program that every recording needs.
+pub fn examine() -> Result<Examination, CaptureError> {
+    let options = Options::everything();
+    let mut logs = Logs::default();
+    let loaded = loading::load_with(&options, Layout::of_machine(options.ring_bytes), &mut |object| {
+        logs.attach(object);
+    })?;
+    let choices = Choices::new(&options);
+    let programs = names_and_sections(&loaded.object);
+    let check = |(name, section): (String, String)| ProgramCheck {
+        state: state(&loaded, &choices.of(&name, &section), &name, &logs),
+        name,
+    };
+    let programs = programs.into_iter().map(check).collect();
+    messages::take();
+    Ok(Examination { programs, stacks_missing: loaded.stacks_missing.clone() })
+}
+
+fn names_and_sections(object: &Object) -> Vec<(String, String)> {
+    let text = |text: &std::ffi::OsStr| text.to_string_lossy().into_owned();
+    object.progs().map(|program| (text(program.name()), text(program.section()))).collect()
+}
+
+fn state(loaded: &Loaded, choice: &Choice, name: &str, logs: &Logs) -> ProgramState {
+    let missing = |missing: &&MissingProgram| missing.name == name;
+    if let Some(missing) = loaded.missing.iter().find(missing) {
+        return ProgramState::Missing(missing.reason.clone());
+    }
+    match choice {
+        Choice::NotNeeded => ProgramState::NotNeeded,
+        Choice::Missing(reason) => ProgramState::Missing(reason.clone()),
+        Choice::Load => ProgramState::Loaded(verified(&loaded.object, name, logs)),
+    }
+}
+
+fn verified(object: &Object, name: &str, logs: &Logs) -> Verified {
+    let Some(program) = object.progs_mut().find(|program| program.name() == name) else {
+        return Verified::default();
+    };
+    let mut info = libbpf_sys::bpf_prog_info::default();
+    let mut bytes = size_of_val(&info) as u32;
+    // SAFETY: the kernel writes at most `bytes` to `info`, whose pointers to more are null.
+    let read = unsafe {
+        libbpf_sys::bpf_prog_get_info_by_fd(program.as_fd().as_raw_fd(), &raw mut info, &raw mut bytes)
+    };
+    let verification_us = logs.verification_us(name);
+    match read {
+        0 => Verified {
+            instructions: info.verified_insns,
+            jited_bytes: info.jited_prog_len,
+            verification_us,
+        },
+        _ => Verified { verification_us, ..Verified::default() },
+    }
+}
+
+/// The verifier's statistics of each program. They must outlive the load, which writes to them.
+#[derive(Default)]
+struct Logs(Vec<(String, Vec<u8>)>);
+
+impl Logs {
+    /// Makes the next load write to these.
+    fn attach(&mut self, object: &mut OpenObject) {
+        self.0.clear();
+        for program in object.progs_mut() {
+            let name = program.name().to_string_lossy().into_owned();
+            let mut log = vec![0; LOG_BYTES];
+            let raw = program.as_libbpf_object().as_ptr();
+            // SAFETY: the program is open; the buffer is kept, and moving the vector does not move it.
+            unsafe {
+                libbpf_sys::bpf_program__set_log_buf(raw, log.as_mut_ptr().cast(), log.len() as u64);
+                libbpf_sys::bpf_program__set_log_level(raw, LOG_STATISTICS);
+            }
+            self.0.push((name, log));
+        }
+    }
+
+    fn verification_us(&self, name: &str) -> u64 {
+        let log = self.0.iter().find(|(program, _)| program == name).map(|(_, log)| log.as_slice());
+        let text = String::from_utf8_lossy(log.unwrap_or_default());
+        let line = text.lines().find_map(|line| line.strip_prefix("verification time "));
+        line.and_then(|line| line.split(' ').next()?.parse().ok()).unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Instructions that the verifier of each kernel follows at most (`BPF_COMPLEXITY_LIMIT_INSNS`).
+    const INSTRUCTIONS_MAX: u32 = 1_000_000;
+
+    #[test]
+    fn no_program_comes_near_the_verifiers_limit() {
+        if let Err(error) = crate::doctor::bpf_ready() {
+            return println!("skipped: BPF is not allowed here: {error}");
+        }
+        let examination = examine().unwrap();
+        assert_eq!(examination.stacks_missing, "");
+        let loaded = examination.programs.iter().filter_map(|program| match program.state {
+            ProgramState::Loaded(verified) => Some((program.name.as_str(), verified)),
+            _ => None,
+        });
+        let loaded: Vec<_> = loaded.collect();
+        assert!(loaded.len() > 30, "{loaded:?}");
+        for (name, verified) in loaded {
+            assert!(verified.instructions < INSTRUCTIONS_MAX / 10 * 9, "{name}: {verified:?}");
+        }
+        for program in &examination.programs {
+            if let ProgramState::Missing(reason) = &program.state {
+                assert!(!reason.contains("refused"), "{}: {reason}", program.name);
+            }
+        }
+    }
+}
