@@ -6,7 +6,9 @@ use anyhow::Result;
 use holdup_capture::bpf::{Examination, ProgramCheck, ProgramState};
 use holdup_capture::doctor::{State, best_rung, examine_programs};
 use holdup_events::recording::Rung;
-use holdup_report::doctor::{DoctorRow, DoctorStatus, ProgramRow, doctor_json, render_doctor, render_programs};
+use holdup_report::doctor::{
+    DoctorRow, DoctorStatus, ProgramRow, doctor_json, render_doctor, render_programs,
+};
 
 use crate::cli::DoctorArgs;
 

@@ -622,7 +622,8 @@ fn not_recorded(sources: &mut Vec<SourceState>, name: &str, why: String) {
     match sources.iter_mut().find(|source| source.name == name) {
         Some(source) => {
             source.active &= source.events > 0;
-            source.missing = if source.missing.is_empty() { why } else { format!("{}; {why}", source.missing) };
+            source.missing =
+                if source.missing.is_empty() { why } else { format!("{}; {why}", source.missing) };
         }
         None => sources.push(said(name, false, why)),
     }

@@ -129,7 +129,13 @@ pub fn render_programs(rows: &[ProgramRow], style: &Style) -> String {
     if rows.is_empty() {
         lines.push("No BPF program was loaded: `holdup doctor` says why.".to_owned());
     } else {
-        let head = format!("{}  {:>12}  {:>12}  {:>12}", left("program", name_width), "instructions", "code (bytes)", "time (ms)");
+        let head = format!(
+            "{}  {:>12}  {:>12}  {:>12}",
+            left("program", name_width),
+            "instructions",
+            "code (bytes)",
+            "time (ms)"
+        );
         lines.push(style.paint(Tint::Faint, &head));
     }
     for row in rows {
@@ -191,8 +197,10 @@ mod tests {
 
     #[test]
     fn programs_are_listed_with_their_cost_or_the_reason() {
-        let loaded = ProgramRow { name: "on_switch".into(), verified_instructions: 74_323, ..ProgramRow::default() };
-        let missing = ProgramRow { name: "on_place".into(), missing: Some("too old".into()), ..ProgramRow::default() };
+        let loaded =
+            ProgramRow { name: "on_switch".into(), verified_instructions: 74_323, ..ProgramRow::default() };
+        let missing =
+            ProgramRow { name: "on_place".into(), missing: Some("too old".into()), ..ProgramRow::default() };
         let text = render_programs(&[loaded, missing], &Style { colour: false, width: 80, unicode: true });
         assert!(text.lines().any(|line| line.starts_with("on_switch") && line.contains("74323")), "{text}");
         assert!(text.contains("on_place   missing: too old"), "{text}");

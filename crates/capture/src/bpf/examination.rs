@@ -106,11 +106,9 @@ fn verified(object: &Object, name: &str, logs: &Logs) -> Verified {
     };
     let verification_us = logs.verification_us(name);
     match read {
-        0 => Verified {
-            instructions: info.verified_insns,
-            jited_bytes: info.jited_prog_len,
-            verification_us,
-        },
+        0 => {
+            Verified { instructions: info.verified_insns, jited_bytes: info.jited_prog_len, verification_us }
+        }
         _ => Verified { verification_us, ..Verified::default() },
     }
 }

@@ -75,10 +75,8 @@ pub(super) fn load_with(
     let choices = Choices::new(options);
     let (object, left_out) = with_what_loads(|left_out| {
         let setup = Setup { options, layout, choices: &choices, walks_stacks: left_out.stacks.is_empty() };
-        attempt(&setup, left_out, prepare).map_err(|error| Failure {
-            refusal: messages::refusal(),
-            reason: messages::reason(&error),
-        })
+        attempt(&setup, left_out, prepare)
+            .map_err(|error| Failure { refusal: messages::refusal(), reason: messages::reason(&error) })
     })?;
     Ok(loaded(object, &choices, left_out))
 }
@@ -197,7 +195,8 @@ mod tests {
 
     #[test]
     fn what_no_smaller_object_helps_against_is_an_error_at_once() {
-        for failure in [refused("on_huge_page", true), Failure { refusal: None, reason: "no map".to_owned() }] {
+        for failure in [refused("on_huge_page", true), Failure { refusal: None, reason: "no map".to_owned() }]
+        {
             let mut failure = Some(failure);
             let loaded =
                 with_what_loads(|_| -> Result<(), Failure> { Err(failure.take().expect("one attempt")) });

@@ -92,9 +92,8 @@ mod tests {
 
     #[test]
     fn refused_programs_are_named() {
-        let refusal = |program: &str, is_want_of_right| {
-            Some(Refusal { program: program.to_owned(), is_want_of_right })
-        };
+        let refusal =
+            |program: &str, is_want_of_right| Some(Refusal { program: program.to_owned(), is_want_of_right });
         assert_eq!(refusal_in(REFUSED), refusal("on_x", false));
         assert_eq!(refusal_in("libbpf: prog 'on_y': failed to load: -EPERM\n"), refusal("on_y", true));
         assert_eq!(refusal_in("libbpf: map 'a': failed to create: -E2BIG\n"), None);

@@ -265,7 +265,7 @@ impl Session {
         if let Some(counting) = &mut self.counting {
             let cpus: Vec<u16> = again.iter().map(|gap| gap.cpu).collect();
             // Refused: samples of these CPUs carry no counts, as on a CPU whose counters others use.
-            let _ = counting.add(&self.object, &self.options.counters, &cpus);
+            let _ = counting.add(&self.loaded.object, &self.options.counters, &cpus);
         }
     }
 

@@ -220,7 +220,8 @@ impl SlotRing {
         let part = |(cpu, end)| {
             let position = self.read(cpu).load(Ordering::Relaxed);
             // Without slots there is nothing to read.
-            let (span, end) = self.span(cpu).map_or((Span { first: 0, slots: 1 }, position), |span| (span, end));
+            let (span, end) =
+                self.span(cpu).map_or((Span { first: 0, slots: 1 }, position), |span| (span, end));
             Part { position, freed: position, end, span }
         };
         let mut parts: Vec<Part> = (0..).zip(ends).map(part).collect();

@@ -38,7 +38,10 @@ fn finding(examined: &Result<Examination, CaptureError>) -> Finding {
         .collect();
     let all = loaded + missing.len();
     if !examination.stacks_missing.is_empty() {
-        let what = format!("{loaded} of {all} BPF programs load, without user stacks: {}", examination.stacks_missing);
+        let what = format!(
+            "{loaded} of {all} BPF programs load, without user stacks: {}",
+            examination.stacks_missing
+        );
         return (State::Degraded, what, String::new());
     }
     if missing.is_empty() {
@@ -64,7 +67,8 @@ mod tests {
     fn missing_programs_are_named_and_a_refused_object_is_missing() {
         let loaded = program("on_switch", ProgramState::Loaded(Verified::default()));
         let other_form = program("on_switch_before_5_18", ProgramState::NotNeeded);
-        let all = Examination { programs: vec![loaded.clone(), other_form.clone()], ..Examination::default() };
+        let all =
+            Examination { programs: vec![loaded.clone(), other_form.clone()], ..Examination::default() };
         assert_eq!(finding(&Ok(all.clone())).0, State::Ok);
         let place = program("on_place", ProgramState::Missing("too old".to_owned()));
         let some = Examination { programs: vec![loaded, other_form, place], ..Examination::default() };

@@ -208,7 +208,11 @@ fn every_key_is_documented_and_every_documented_key_exists() {
     paths(&serde_json::from_str(&annotated).unwrap(), "", &mut emitted);
     let forecast = what_if(&trace, &what_if::Ask { cpus: Some(4), ..what_if::Ask::default() }).unwrap();
     paths(&holdup_report::what_if_json(&forecast), "", &mut emitted);
-    paths(&holdup_report::doctor_json(&[an_empty_row()], &[holdup_report::ProgramRow::default()], "bpf", ""), "", &mut emitted);
+    paths(
+        &holdup_report::doctor_json(&[an_empty_row()], &[holdup_report::ProgramRow::default()], "bpf", ""),
+        "",
+        &mut emitted,
+    );
     paths(&list::to_json(&[list::Row::default()]), "", &mut emitted);
     paths(&holdup_report::explain::to_json(&holdup_findings::rules::all()), "", &mut emitted);
     emitted.remove("[]");
