@@ -23,6 +23,7 @@ use holdup_findings::merging::Symptom;
 use holdup_findings::what_if::{self, what_if};
 use holdup_report::stacks::Shape;
 use holdup_report::{DoctorRow, DoctorStatus, StackAsk, list, to_json_with};
+use holdup_report::{ProgramRow, doctor_json};
 use holdup_testkit::check::trace_of_lanes;
 use serde_json::Value;
 
@@ -208,11 +209,7 @@ fn every_key_is_documented_and_every_documented_key_exists() {
     paths(&serde_json::from_str(&annotated).unwrap(), "", &mut emitted);
     let forecast = what_if(&trace, &what_if::Ask { cpus: Some(4), ..what_if::Ask::default() }).unwrap();
     paths(&holdup_report::what_if_json(&forecast), "", &mut emitted);
-    paths(
-        &holdup_report::doctor_json(&[an_empty_row()], &[holdup_report::ProgramRow::default()], "bpf", ""),
-        "",
-        &mut emitted,
-    );
+    paths(&doctor_json(&[an_empty_row()], &[ProgramRow::default()], "bpf", ""), "", &mut emitted);
     paths(&list::to_json(&[list::Row::default()]), "", &mut emitted);
     paths(&holdup_report::explain::to_json(&holdup_findings::rules::all()), "", &mut emitted);
     emitted.remove("[]");
