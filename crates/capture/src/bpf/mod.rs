@@ -12,6 +12,7 @@ mod interpreters;
 mod interruption;
 mod kernel_types;
 mod loading;
+mod map_sizes;
 mod messages;
 mod prefetch;
 mod probe_cost;

@@ -3,12 +3,13 @@
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::Path;
 
-use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, OpenObject, UprobeOpts};
+use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, OpenMapMut, OpenObject, UprobeOpts};
 
 use super::choice::{Choice, Choices, MULTI_UPROBES};
 use super::counters::COUNTERS_MAX;
 use super::kernel_types::KernelTypes;
 use super::loading::{Loaded, MissingSource};
+use super::map_sizes::{self, Planned};
 use super::messages;
 use super::session::{Options, Stacks, Target};
 use super::slots::Layout;
@@ -66,6 +67,8 @@ pub(super) fn configure(open: &mut OpenObject, setup: &Setup<'_>) -> libbpf_rs::
             map.set_max_entries(layout.cpus * COUNTERS_MAX as u32)?;
         } else if name == "ring_ends" {
             map.set_max_entries(layout.cpus)?;
+        } else {
+            follow_cpus(&mut map, layout.cpus)?;
         }
     }
     for mut program in open.progs_mut() {
@@ -74,6 +77,21 @@ pub(super) fn configure(open: &mut OpenObject, setup: &Setup<'_>) -> libbpf_rs::
         program.set_autoload(choices.of(&name, &section) == Choice::Load);
     }
     Ok(())
+}
+
+/// Gives a map the entries that fit this many possible CPUs.
+fn follow_cpus(map: &mut OpenMapMut<'_>, cpus: u32) -> libbpf_rs::Result<()> {
+    const NO_PREALLOC: u32 = 1;
+    let planned = Planned {
+        kind: map.map_type(),
+        entries: map.max_entries(),
+        value_bytes: map.value_size(),
+        on_demand: map.map_flags() & NO_PREALLOC != 0,
+    };
+    match map_sizes::entries(planned, cpus) {
+        entries if entries == planned.entries => Ok(()),
+        entries => map.set_max_entries(entries),
+    }
 }
 
 /// Slots of scratch memory on each CPU, as `bpf/stacks.h` numbers them: those of probes that no program passes are left out.
