@@ -97,6 +97,7 @@ fn host(memory: &str) -> recording::Host {
         cpus_allowed: cpus_allowed("self"),
         cpu_model: cpu_model(&text("/proc/cpuinfo")),
         memory_bytes: meminfo_bytes(memory, "MemTotal").unwrap_or(0),
+        places: crate::topology::read(&online_cpus()),
     }
 }
 

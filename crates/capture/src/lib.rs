@@ -19,5 +19,6 @@ pub mod probe_count;
 pub mod process_memory;
 pub mod ring_files;
 pub mod sources;
+pub mod topology;
 pub mod tracepoints;
 pub mod watchpoints;

@@ -9,7 +9,7 @@ use crate::computing::{self, Computes};
 use crate::derive::{
     asked_in_groups, asking, blame, bottle, busiest, calls, children, clocked, cpu_times, cpus,
     critical_path, garbage, gc, hardware, holders, interpreted, known_work, ledger, lines, lock_holding,
-    locks, occupancy, paging, parallel, parallelism, peers, regions, rendezvous, replay, roles, runtimes,
+    locks, nodes, occupancy, paging, parallel, parallelism, peers, regions, rendezvous, replay, roles, runtimes,
     services, skew, spin, stacks, syscall_rates, syscalls, task_locks, tasks, timelines,
 };
 use crate::descriptors::Descriptors;
@@ -30,6 +30,8 @@ pub struct Derived {
     pub interpreted: Option<interpreted::Interpreted>,
     /// What each CPU did.
     pub cpus: Vec<cpus::CpuUse>,
+    /// Memory nodes, and moves between CPUs.
+    pub nodes: nodes::Nodes,
     /// How each CPU spent its time by the kernel's account, over time.
     pub cpu_times: cpu_times::CpuTimes,
     /// Each lock that somebody waited for, the costliest first.
@@ -198,7 +200,9 @@ pub fn complete(
         let lock_uses = lock_uses((trace, &roles), index, &blame);
         let gc = gc::derive(trace, &roles);
         let said = &asking::heard(trace, &holders);
+        let cpus = cpus::derive_with(trace, timelines);
         Derived {
+            nodes: nodes::derive(trace, &cpus),
             garbage: garbage::derive(trace, &gc, &ledger, (&roles, timelines)),
             gc,
             hardware: hardware::derive(trace, &roles, &ledger),
@@ -215,7 +219,7 @@ pub fn complete(
             peers: peers::derive(trace, &said.0),
             blame,
             cpu_times: cpu_times::derive(trace, timelines),
-            cpus: cpus::derive_with(trace, timelines),
+            cpus,
             locks: lock_uses,
             syscalls: syscalls::derive_with(trace, &ledger, &syscall_rates),
             calls: calls::derive(trace),

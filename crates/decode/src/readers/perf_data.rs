@@ -144,6 +144,7 @@ fn host(layout: &Layout<'_>) -> Host {
             .and_then(|mut bytes| bytes.u64())
             .unwrap_or(0)
             .saturating_mul(1024),
+        places: Vec::new(),
     }
 }
 

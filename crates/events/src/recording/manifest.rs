@@ -1,11 +1,12 @@
 //! `manifest.json`: what was recorded, where, how, and at which cost.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use super::RecordingError;
-use crate::Timestamp;
+use crate::{CpuId, Timestamp};
 
 /// Version of the format that this build writes. A reader refuses a greater one.
 pub const FORMAT_VERSION: u32 = 1;
@@ -130,6 +131,65 @@ pub struct Host {
     pub cpu_model: String,
     /// Bytes of memory.
     pub memory_bytes: u64,
+    /// Where its CPUs are, ascending by number; empty in recordings of other tools and of older versions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub places: Vec<CpuPlace>,
+}
+
+impl Host {
+    /// Where a CPU is; `None` if that was not recorded.
+    pub fn place(&self, cpu: CpuId) -> Option<&CpuPlace> {
+        let found = self.places.binary_search_by_key(&cpu.0, |place| place.cpu);
+        found.ok().and_then(|index| self.places.get(index))
+    }
+
+    /// The memory nodes of its CPUs, ascending. Empty if they were not recorded.
+    pub fn nodes(&self) -> BTreeSet<u32> {
+        self.places.iter().map(|place| place.node).collect()
+    }
+
+    /// Whether `cpu` is slower than the fastest CPU of the machine, by the kernel's capacity of CPUs or their maximum frequency: a
+    /// machine with fast and slow cores. False if that was not recorded.
+    pub fn is_slow(&self, cpu: CpuId) -> bool {
+        let Some(place) = self.place(cpu) else { return false };
+        let below = |of: fn(&CpuPlace) -> u32| {
+            let most = self.places.iter().map(of).max().unwrap_or(0);
+            of(place) > 0 && u64::from(of(place)) * 100 < u64::from(most) * SLOW_PERCENT
+        };
+        below(|place| place.capacity) || below(|place| place.max_khz)
+    }
+}
+
+/// A CPU is slow below this share of the fastest CPU's capacity or frequency: turbo frequencies of equal cores differ by a few percent.
+const SLOW_PERCENT: u64 = 85;
+
+/// Where a CPU is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuPlace {
+    /// Its number.
+    pub cpu: u16,
+    /// Its memory node (NUMA); 0 where the machine has none.
+    pub node: u32,
+    /// Its package (socket).
+    pub package: u32,
+    /// Its core, a number within the package: hardware threads of a core have the same.
+    pub core: u32,
+    /// The kernel's relative capacity, 1024 for the fastest kind of core; 0 where the kernel does not say.
+    #[serde(default)]
+    pub capacity: u32,
+    /// Its maximum frequency (kHz); 0 where the kernel does not say.
+    #[serde(default)]
+    pub max_khz: u32,
+    /// The kernel stops its tick while one thread runs there (`nohz_full`).
+    #[serde(default)]
+    pub nohz_full: bool,
+}
+
+impl CpuPlace {
+    /// The same for hardware threads of one core.
+    pub fn core_key(&self) -> (u32, u32) {
+        (self.package, self.core)
+    }
 }
 
 /// How much of the kernel a recording could see.
@@ -200,6 +260,27 @@ mod tests {
         assert!(error.contains("the manifest is damaged (missing field"), "{error}");
         let known = Manifest { format: FORMAT_VERSION, ..Manifest::default() };
         assert_eq!(parse(&serde_json::to_string(&known).unwrap()).unwrap(), known);
+    }
+
+    #[test]
+    fn slow_cores_are_those_well_below_the_fastest() {
+        let host = |places: &[(u16, u32, u32)]| Host {
+            places: places
+                .iter()
+                .map(|(cpu, capacity, max_khz)| CpuPlace {
+                    cpu: *cpu,
+                    capacity: *capacity,
+                    max_khz: *max_khz,
+                    ..CpuPlace::default()
+                })
+                .collect(),
+            ..Host::default()
+        };
+        let hybrid = host(&[(0, 1024, 0), (64, 446, 0)]);
+        assert!(!hybrid.is_slow(CpuId(0)) && hybrid.is_slow(CpuId(64)) && !hybrid.is_slow(CpuId(9)));
+        let turbo = host(&[(0, 0, 4_900_000), (1, 0, 4_700_000), (2, 0, 3_600_000)]);
+        assert!(!turbo.is_slow(CpuId(1)) && turbo.is_slow(CpuId(2)));
+        assert!(!host(&[(0, 0, 0)]).is_slow(CpuId(0)));
     }
 
     #[test]

@@ -47,6 +47,7 @@ pub mod lock_holding;
 mod lock_lines;
 pub mod locks;
 pub mod lone_children;
+pub mod nodes;
 pub mod occupancy;
 pub mod on_cpu;
 pub mod own_places;

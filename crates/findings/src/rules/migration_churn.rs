@@ -9,7 +9,8 @@
 //!
 //! ## How it decides
 //! It counts moves with a pause of less than a millisecond in between; after a longer one the caches are mostly
-//! others'. No counter tells here what a move costs, so the gain is counted with the range that was measured
+//! others'. Moves between hardware threads of one core do not count: they share all caches. Moves to another memory node (NUMA) are
+//! named and come first in the evidence. No counter tells here what a move costs, so the gain is counted with the range that was measured
 //! elsewhere: 1 to 20 µs each, of running time. It is a hint.
 //!
 //! ## What to do
@@ -17,8 +18,8 @@
 //! not woken does not move. Bind threads to CPUs or nodes only if that does not help, and measure it.
 //!
 //! ## Blind spots
-//! Moves between two hardware threads of a core, or two cores that share a cache, cost next to nothing; where CPUs
-//! lie is not known here. What a thread loses after a long pause is not counted.
+//! Moves between two cores that share a cache cost little, and a move to another node may cost far more than stated: the memory stays
+//! where it is. Where recordings of other tools do not say where CPUs are, every move counts. What a thread loses after a long pause is not counted.
 //!
 //! ## References
 //! Li, Ding, Shen: Quantifying the cost of context switch (ExpCS 2007). Linux `sched(7)`, `taskset(1)`.
@@ -27,6 +28,7 @@ use holdup_events::tables::{Slice, ThreadState};
 use holdup_events::{CpuId, ThreadId};
 
 use super::{Info, Verdict};
+use crate::derive::nodes::{Distance, distance};
 use crate::derive::parallel;
 use crate::finding::{Confidence, Evidence, Finding, Gain};
 use crate::scene::{EVIDENCE_MAX, GAIN_MIN, Scene};
@@ -47,6 +49,9 @@ const COST_NS: (f64, f64) = (1_000.0, 20_000.0);
 struct Moves {
     thread: ThreadId,
     count: u64,
+    /// Of these, moves to another memory node.
+    other_node: u64,
+    /// The first ones, those to another node before the others.
     first: Vec<Evidence>,
 }
 
@@ -67,6 +72,7 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
     if gain.high < GAIN_MIN {
         return Ok(Vec::new());
     }
+    let other_node: u64 = all.iter().map(|moves| moves.other_node).sum();
     let running_s = scene.derived.ledger.running_ns() as f64 / 1e9;
     Ok(vec![Finding {
         rule: INFO.name,
@@ -75,13 +81,15 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
             count(all.len() as u64, "thread"),
             thread(scene.trace, worst.thread)
         ),
-        summary: vec![format!(
+        summary: std::iter::once(format!(
             "{} to another CPU right after running on one: {} for each second of running; {} of them by {}.",
             count(moves, "move"),
             rounded(moves as f64 / running_s.max(1e-9)),
             worst.count,
             thread(scene.trace, worst.thread),
-        )],
+        ))
+        .chain((other_node > 0).then(|| other_node_line(other_node, moves)))
+        .collect(),
         cost_ns: (moves as f64 * COST_NS.0) as u64,
         gain,
         confidence: scene.confidence(Confidence::Low),
@@ -89,13 +97,27 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
         advice: vec![
             "Wake threads less often (see the other findings): a thread that is not woken does not move"
                 .into(),
-            "Try binding threads to CPUs (taskset, pthread_setaffinity_np), and measure it".into(),
+            if other_node > 0 {
+                "Try binding the program to one node (numactl --cpunodebind=N --membind=N), and measure it".into()
+            } else {
+                "Try binding threads to CPUs (taskset, pthread_setaffinity_np), and measure it".into()
+            },
         ],
     }])
 }
 
+fn other_node_line(other_node: u64, moves: u64) -> String {
+    format!(
+        "{} of these ({} %) to another memory node: the thread's memory stays on the node before.",
+        other_node,
+        rounded(100.0 * other_node as f64 / moves.max(1) as f64),
+    )
+}
+
 fn moves_of(scene: &Scene, thread: ThreadId) -> Moves {
-    let mut moves = Moves { thread, count: 0, first: Vec::new() };
+    let host = &scene.trace.manifest.host;
+    let mut moves = Moves { thread, count: 0, other_node: 0, first: Vec::new() };
+    let mut other_node = Vec::new();
     let mut last: Option<Slice> = None;
     for slice in scene.trace.slices.of(thread) {
         if slice.state != ThreadState::Running || slice.cpu == CpuId::NONE {
@@ -103,19 +125,27 @@ fn moves_of(scene: &Scene, thread: ThreadId) -> Moves {
         }
         let before = last.replace(slice);
         let Some(before) = before.filter(|before| before.cpu != slice.cpu) else { continue };
-        if slice.start.since(before.end).0 > WARM_NS {
+        let distance = distance(host, before.cpu, slice.cpu);
+        if slice.start.since(before.end).0 > WARM_NS || distance == Distance::SameCore {
             continue;
         }
         moves.count += 1;
-        if moves.first.len() < EVIDENCE_MAX {
-            moves.first.push(Evidence {
+        let is_far = distance == Distance::OtherNode;
+        moves.other_node += u64::from(is_far);
+        let kept = if is_far { &mut other_node } else { &mut moves.first };
+        if kept.len() < EVIDENCE_MAX {
+            let far = if is_far { ", on another node" } else { "" };
+            kept.push(Evidence {
                 table: "slices",
                 thread,
                 start: slice.start,
                 duration: slice.duration(),
-                note: format!("on CPU {}, before that on CPU {}", slice.cpu.0, before.cpu.0),
+                note: format!("on CPU {}, before that on CPU {}{far}", slice.cpu.0, before.cpu.0),
             });
         }
     }
+    other_node.append(&mut moves.first);
+    other_node.truncate(EVIDENCE_MAX);
+    moves.first = other_node;
     moves
 }

@@ -2,6 +2,7 @@
 //! which it must stay silent.
 
 use holdup_events::event::WakeContext;
+use holdup_events::recording::CpuPlace;
 use holdup_events::tables::{CountKind, KernelCountRow, Process, Steal, Wakeup, Wakeups};
 use holdup_events::{Duration, ProcessId, Trace};
 use holdup_findings::{Confidence, analyse};
@@ -243,6 +244,36 @@ fn migration_churn_is_a_hint_where_threads_move_all_the_time() {
         \x20      ^^   migration-churn holder=A\n",
     );
     assert_eq!(confidence(&analysis, "migration-churn"), Some(Confidence::Low));
+}
+
+/// Two CPUs at these (node, core), and a thread that moves between them all the time.
+fn moving_between(places: [(u32, u32); 2]) -> holdup_findings::Analysis {
+    let (_, mut trace) = trace_of_lanes("@cpus 2\n@tick 50000\n@c park\n@repeat 100\nA  00c11c\n");
+    let place = |(cpu, (node, core))| CpuPlace { cpu, node, package: node, core, ..CpuPlace::default() };
+    trace.manifest.host.places = (0..).zip(places).map(place).collect();
+    analyse(&trace)
+}
+
+#[test]
+fn migration_churn_names_moves_to_another_node() {
+    let analysis = moving_between([(0, 0), (1, 0)]);
+    let found = analysis.findings.iter().find(|finding| finding.rule == "migration-churn").unwrap();
+    assert!(found.summary[1].contains("(100 %) to another memory node"), "{:?}", found.summary);
+    assert!(found.evidence[0].note.ends_with(", on another node"), "{:?}", found.evidence);
+    let nodes = &analysis.derived.nodes;
+    assert_eq!((nodes.moves.other_node, nodes.moves.total()), (199, 199));
+    assert_eq!(nodes.nodes.iter().map(|node| node.threads).sum::<u64>(), 1);
+
+    let near = moving_between([(0, 0), (0, 1)]);
+    let found = near.findings.iter().find(|finding| finding.rule == "migration-churn").unwrap();
+    assert_eq!(found.summary.len(), 1, "{:?}", found.summary);
+}
+
+#[test]
+fn moves_between_hardware_threads_of_a_core_are_no_churn() {
+    let analysis = moving_between([(0, 0), (0, 0)]);
+    assert!(analysis.findings.iter().all(|finding| finding.rule != "migration-churn"));
+    assert_eq!(analysis.derived.nodes.moves.same_core, 199);
 }
 
 #[test]

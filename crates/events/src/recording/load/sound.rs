@@ -85,6 +85,8 @@ fn manifest(trace: &mut Trace) {
     manifest.end_ns = manifest.end_ns.clamp(manifest.start_ns, end_max);
     manifest.host.cpus = manifest.host.cpus.min(CPUS_MAX);
     manifest.host.cpus_allowed = manifest.host.cpus_allowed.min(CPUS_MAX);
+    manifest.host.places.sort_by_key(|place| place.cpu);
+    manifest.host.places.dedup_by_key(|place| place.cpu);
     for source in &mut manifest.sources {
         source.events = source.events.min(COUNT_MAX);
         source.lost = source.lost.min(COUNT_MAX);

@@ -3,6 +3,7 @@
 use holdup_events::CpuId;
 use holdup_findings::derive::cpu_times::{CpuStep, Times};
 use holdup_findings::derive::cpus::CpuUse;
+use holdup_findings::derive::nodes::NodeUse;
 
 use crate::numbers::{count, duration, percent, share};
 use crate::terminal::View;
@@ -11,8 +12,10 @@ use crate::text::clean;
 
 pub(super) const SUMMARY: &str = "What each CPU ran, and how many threads ran at once";
 
-/// CPUs of which the kernel's account is shown.
+/// CPUs of which the kernel's account is shown. With more, CPUs that hardly ran the program are one line.
 const CPUS_MAX: usize = 32;
+/// Minimum share of a CPU's time that the program has to have for a row, where there are many CPUs.
+const ROW_SHARE: f64 = 0.01;
 
 pub(super) fn lines(view: &View) -> Vec<String> {
     let derived = &view.analysis.derived;
@@ -30,14 +33,104 @@ pub(super) fn lines(view: &View) -> Vec<String> {
         Column::Figure("switches"),
         Column::Text("others, the longest first"),
     ];
-    let rows: Vec<Vec<String>> = derived.cpus.iter().map(|cpu| row(view, cpu)).collect();
+    let (shown, left_out) = worth_a_row(&derived.cpus);
+    let rows: Vec<Vec<String>> = shown.into_iter().map(|cpu| row(view, cpu)).collect();
     lines.extend(table::lines(&columns, &rows, view.style));
+    if !left_out.is_empty() {
+        lines.extend(wrapped(&format!(
+            "{} more CPUs ran the program for less than {} of the time: {}",
+            left_out.len(),
+            percent(ROW_SHARE),
+            ranges(&left_out),
+        )));
+    }
     lines.push(format!(
         "  threads at once: {:.2} ran on average, {:.2} wanted to",
         derived.parallelism.running_mean(),
         derived.parallelism.wanting_mean(),
     ));
+    lines.extend(nodes(view));
     lines.extend(account(view));
+    lines
+}
+
+/// The CPUs that get a row, and the numbers of the others.
+fn worth_a_row(cpus: &[CpuUse]) -> (Vec<&CpuUse>, Vec<u16>) {
+    let is_used = |cpu: &&CpuUse| {
+        let whole = cpu.target_ns + cpu.others_ns + cpu.stolen_ns + cpu.idle_ns;
+        cpus.len() <= CPUS_MAX || share(cpu.target_ns, whole) >= ROW_SHARE
+    };
+    let (shown, left_out): (Vec<&CpuUse>, Vec<&CpuUse>) = cpus.iter().partition(is_used);
+    (shown, left_out.into_iter().map(|cpu| cpu.cpu.0).collect())
+}
+
+/// Ascending numbers as the kernel writes them: `0-3,8`.
+fn ranges(numbers: &[u16]) -> String {
+    let mut spans: Vec<(u16, u16)> = Vec::new();
+    for number in numbers {
+        match spans.last_mut() {
+            Some((_, last)) if u32::from(*last) + 1 == u32::from(*number) => *last = *number,
+            _ => spans.push((*number, *number)),
+        }
+    }
+    let span = |(first, last): &(u16, u16)| {
+        if first == last { first.to_string() } else { format!("{first}-{last}") }
+    };
+    spans.iter().map(span).collect::<Vec<_>>().join(",")
+}
+
+/// A line of words, indented, in lines of at most 80 columns; a list of ranges breaks at its commas.
+fn wrapped(text: &str) -> Vec<String> {
+    const WIDTH: usize = 80;
+    let mut lines = vec![String::from(" ")];
+    for word in text.replace(',', ", ").split(' ') {
+        let full = lines.last().is_some_and(|line| line.len() + 1 + word.len() > WIDTH && line.len() > 1);
+        if full {
+            lines.push(String::from(" "));
+        }
+        if let Some(line) = lines.last_mut() {
+            line.push(' ');
+            line.push_str(word);
+        }
+    }
+    lines
+}
+
+/// The memory nodes, how far threads moved, and what ran on slow cores. Nothing of nodes on a machine with one.
+fn nodes(view: &View) -> Vec<String> {
+    let all = &view.analysis.derived.nodes;
+    let mut lines = Vec::new();
+    if all.nodes.len() > 1 {
+        let columns = ["node", "program", "others", "stolen", "idle", "threads"].map(Column::Figure);
+        let columns: Vec<Column> = columns.into_iter().chain([Column::Text("CPUs")]).collect();
+        let row = |node: &NodeUse| {
+            let whole = node.target_ns + node.others_ns + node.stolen_ns + node.idle_ns;
+            let times = [node.target_ns, node.others_ns, node.stolen_ns, node.idle_ns];
+            let numbers: Vec<u16> = node.cpus.iter().map(|cpu| cpu.0).collect();
+            std::iter::once(node.node.to_string())
+                .chain(times.map(|ns| percent(share(ns, whole))))
+                .chain([count(node.threads), ranges(&numbers)])
+                .collect::<Vec<String>>()
+        };
+        let rows: Vec<Vec<String>> = all.nodes.iter().map(row).collect();
+        lines.push(String::new());
+        lines.extend(table::lines(&columns, &rows, view.style));
+        lines.push(super::nothing(view, "memory nodes (NUMA); threads: those that ran longest on the node"));
+        lines.extend(wrapped(&format!(
+            "moves of threads to another CPU: {} within a core, {} within a node, {} to another node",
+            count(all.moves.same_core),
+            count(all.moves.same_node),
+            count(all.moves.other_node),
+        )));
+    }
+    if !all.slow_cpus.is_empty() {
+        let numbers: Vec<u16> = all.slow_cpus.iter().map(|cpu| cpu.0).collect();
+        lines.extend(wrapped(&format!(
+            "slow cores: CPUs {}; the program's threads ran there for {} of CPU time",
+            ranges(&numbers),
+            duration(all.slow_ns),
+        )));
+    }
     lines
 }
 
@@ -113,4 +206,38 @@ fn row(view: &View, cpu: &CpuUse) -> Vec<String> {
         count(cpu.switches),
         others.join(", "),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_numbers_are_written_as_ranges() {
+        assert_eq!(ranges(&[0, 1, 2, 3, 8, 64, 65]), "0-3,8,64-65");
+        assert_eq!(ranges(&[]), "");
+        assert_eq!(ranges(&[u16::MAX - 1, u16::MAX]), "65534-65535");
+    }
+
+    #[test]
+    fn of_many_cpus_only_used_ones_have_a_row() {
+        let cpu = |number: u16| CpuUse {
+            cpu: CpuId(number),
+            target_ns: if number.is_multiple_of(8) { 50 } else { 0 },
+            idle_ns: 100,
+            ..CpuUse::default()
+        };
+        let many: Vec<CpuUse> = (0..64).map(cpu).collect();
+        let (shown, left_out) = worth_a_row(&many);
+        assert_eq!((shown.len(), left_out.len()), (8, 56));
+        let (shown, left_out) = worth_a_row(&many[..32]);
+        assert_eq!((shown.len(), left_out.len()), (32, 0));
+    }
+
+    #[test]
+    fn long_lists_of_cpus_stay_within_the_terminal() {
+        let every_third: Vec<u16> = (0..256).step_by(3).collect();
+        let lines = wrapped(&format!("86 more CPUs: {}", ranges(&every_third)));
+        assert!(lines.len() > 3 && lines.iter().all(|line| line.len() <= 80), "{lines:#?}");
+    }
 }
