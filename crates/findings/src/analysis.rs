@@ -9,8 +9,8 @@ use crate::computing::{self, Computes};
 use crate::derive::{
     asked_in_groups, asking, blame, bottle, busiest, calls, children, clocked, cpu_times, cpus,
     critical_path, garbage, gc, hardware, holders, interpreted, known_work, ledger, lines, lock_holding,
-    locks, nodes, occupancy, paging, parallel, parallelism, peers, regions, rendezvous, replay, roles, runtimes,
-    services, skew, spin, stacks, syscall_rates, syscalls, task_locks, tasks, timelines,
+    locks, nodes, occupancy, paging, parallel, parallelism, peers, regions, rendezvous, replay, roles,
+    runtimes, services, skew, spin, stacks, syscall_rates, syscalls, task_locks, tasks, timelines,
 };
 use crate::descriptors::Descriptors;
 use crate::finding::Finding;
@@ -200,9 +200,7 @@ pub fn complete(
         let lock_uses = lock_uses((trace, &roles), index, &blame);
         let gc = gc::derive(trace, &roles);
         let said = &asking::heard(trace, &holders);
-        let cpus = cpus::derive_with(trace, timelines);
         Derived {
-            nodes: nodes::derive(trace, &cpus),
             garbage: garbage::derive(trace, &gc, &ledger, (&roles, timelines)),
             gc,
             hardware: hardware::derive(trace, &roles, &ledger),
@@ -219,7 +217,7 @@ pub fn complete(
             peers: peers::derive(trace, &said.0),
             blame,
             cpu_times: cpu_times::derive(trace, timelines),
-            cpus,
+            cpus: cpus::derive_with(trace, timelines),
             locks: lock_uses,
             syscalls: syscalls::derive_with(trace, &ledger, &syscall_rates),
             calls: calls::derive(trace),
@@ -252,6 +250,7 @@ pub fn complete(
 }
 
 fn judged(trace: &Trace, timelines: &timelines::Timelines, derived: Derived) -> Analysis {
+    let derived = Derived { nodes: nodes::derive(trace, &derived.cpus), ..derived };
     let facts = replay::Facts {
         trace,
         timelines,

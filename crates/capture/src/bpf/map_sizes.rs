@@ -49,10 +49,8 @@ mod tests {
 
     #[test]
     fn sums_of_syscalls_take_bounded_memory_at_256_cpus() {
-        let (sums, plain) = (
-            planned(MapType::PercpuHash, 65_536, 488, true),
-            planned(MapType::PercpuHash, 1024, 488, false),
-        );
+        let (sums, plain) =
+            (planned(MapType::PercpuHash, 65_536, 488, true), planned(MapType::PercpuHash, 1024, 488, false));
         for cpus in [1, 2, 8, 64, 256, 1024] {
             let bytes = |map: Planned| u64::from(entries(map, cpus)) * 488 * u64::from(cpus);
             assert!(bytes(sums) <= ON_DEMAND_MAX || entries(sums, cpus) == ENTRIES_MIN, "{cpus}");

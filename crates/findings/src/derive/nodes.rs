@@ -123,7 +123,8 @@ pub fn derive(trace: &Trace, cpus: &[CpuUse]) -> Nodes {
     let mut nodes: BTreeMap<u32, NodeUse> = BTreeMap::new();
     for cpu in cpus {
         let Some(place) = host.place(cpu.cpu) else { continue };
-        let node = nodes.entry(place.node).or_insert_with(|| NodeUse { node: place.node, ..NodeUse::default() });
+        let node =
+            nodes.entry(place.node).or_insert_with(|| NodeUse { node: place.node, ..NodeUse::default() });
         node.cpus.push(cpu.cpu);
         node.target_ns += cpu.target_ns;
         node.others_ns += cpu.others_ns;

@@ -98,7 +98,8 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
             "Wake threads less often (see the other findings): a thread that is not woken does not move"
                 .into(),
             if other_node > 0 {
-                "Try binding the program to one node (numactl --cpunodebind=N --membind=N), and measure it".into()
+                "Try binding the program to one node (numactl --cpunodebind=N --membind=N), and measure it"
+                    .into()
             } else {
                 "Try binding threads to CPUs (taskset, pthread_setaffinity_np), and measure it".into()
             },
