@@ -498,6 +498,7 @@ impl Loop {
         self.tell_at_the_end(Timestamp(end_ns));
         let (calls, calls_cpu_ns) =
             self.calls.finish(&self.session, Timestamp(end_ns), &mut |event| self.journal.push(&event));
+        let samples_missing = self.session.samples_missing().join("; ");
         self.session.detach();
         while self.drain() > 0 {}
         // Rings were told of meanwhile, too.
@@ -520,7 +521,7 @@ impl Loop {
         cost.switches = self.tally.switches;
         let mut sources = recorded_streams(&counters);
         self.tell_of_allocations(&mut sources);
-        lacks(&mut sources, sources::CPU_SAMPLES, &[self.session.samples_missing()]);
+        lacks(&mut sources, sources::CPU_SAMPLES, &[&samples_missing]);
         lacks(&mut sources, sources::PAGE_FAULTS, &[&counts, self.faults.missing()]);
         self.span_probes.finish(&mut sources, self.decoder.task_waits());
         let (untabled, files) = self.stack_tables.finish();

@@ -6,6 +6,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use holdup_capture::perf_ring::refusal;
 use holdup_capture::watchpoints::{self, HIT_NS, PER_THREAD, Stops, Watchpoint};
 use holdup_capture::{lower, privileges};
 use holdup_decode::accesses::suspects::{Place, Suspect, Suspects};
@@ -250,7 +251,7 @@ impl Watcher<'_> {
                     return true;
                 }
                 Err(Refused::Other(error)) => {
-                    self.problem(format!("watchpoints are refused: {error}"));
+                    self.problem(format!("watchpoints are refused: {}", refusal(&error)));
                     self.suspects.give_up(suspect);
                     return true;
                 }

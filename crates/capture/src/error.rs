@@ -11,6 +11,14 @@ pub enum CaptureError {
         /// What libbpf and the verifier said.
         reason: String,
     },
+    /// A perf event cannot be opened.
+    #[error("{what}: {reason}")]
+    Event {
+        /// What the event is for.
+        what: &'static str,
+        /// Why the kernel refused it, with the remedy if there is one.
+        reason: String,
+    },
     /// A tracepoint cannot be had.
     #[error("{reason}")]
     Tracepoint {
@@ -50,11 +58,6 @@ pub enum CaptureError {
 }
 
 impl CaptureError {
-    /// The CPU or device of the system call is not there, such as an offline CPU.
-    pub(crate) fn is_absent(&self) -> bool {
-        matches!(self, CaptureError::System { error, .. } if error.raw_os_error() == Some(libc::ENODEV))
-    }
-
     /// The error of the last system call.
     pub(crate) fn last(what: &'static str) -> CaptureError {
         CaptureError::System { what, error: io::Error::last_os_error() }

@@ -66,7 +66,7 @@ impl Facts {
         Facts {
             host: host(&memory),
             btf: fs::metadata("/sys/kernel/btf/vmlinux").is_ok(),
-            perf_event_paranoid: sysctl("kernel/perf_event_paranoid"),
+            perf_event_paranoid: perf_event_paranoid(),
             unprivileged_bpf_disabled: sysctl("kernel/unprivileged_bpf_disabled"),
             kptr_restrict: sysctl("kernel/kptr_restrict"),
             ptrace_scope: sysctl("kernel/yama/ptrace_scope"),
@@ -208,6 +208,11 @@ pub fn container_of_cgroups(cgroups: &str) -> Option<&'static str> {
         ("garden", "garden"),
     ];
     MARKS.iter().find(|(mark, _)| cgroups.contains(mark)).map(|(_, kind)| *kind)
+}
+
+/// `kernel.perf_event_paranoid`; `None` if the kernel has no such switch.
+pub fn perf_event_paranoid() -> Option<i64> {
+    sysctl("kernel/perf_event_paranoid")
 }
 
 fn sysctl(name: &str) -> Option<i64> {

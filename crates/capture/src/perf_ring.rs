@@ -154,6 +154,21 @@ pub fn open(attr: &Attr, pid: i32, cpu: i32) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }
 
+/// Why [`open`] failed, with the remedy if there is one.
+///
+/// Kernels of Debian and Ubuntu reserve `perf_event_open` above `kernel.perf_event_paranoid=2` for CAP_SYS_ADMIN, which a
+/// recording gives up once its programs are loaded.
+pub fn refusal(error: &io::Error) -> String {
+    let level = crate::host::perf_event_paranoid();
+    match (error.raw_os_error(), level) {
+        (Some(libc::EACCES | libc::EPERM), Some(level @ 3..)) => format!(
+            "{error}: kernel.perf_event_paranoid={level} allows perf events with CAP_SYS_ADMIN only \
+             (remedy: sudo sysctl kernel.perf_event_paranoid=2)"
+        ),
+        _ => error.to_string(),
+    }
+}
+
 /// Opens `attr`, without its build ids where the kernel (before 5.12) does not know them.
 pub fn open_build_ids(attr: &Attr, pid: i32, cpu: i32) -> io::Result<OwnedFd> {
     match open(&attr.clone().with(flag::BUILD_ID), pid, cpu) {

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use libbpf_rs::{MapCore, MapFlags, Object};
 
-use super::sampler::{self, Pace, Sampler};
+use super::sampler::{self, Opened, Pace, Sampler};
 use crate::error::CaptureError;
 use crate::perf_ring;
 
@@ -47,6 +47,9 @@ pub(super) struct FaultDraws {
     /// Of faults for which a disk is read: their own events, so that they cost the others nothing.
     major: Option<Sampler>,
     minor: Option<Sampler>,
+    /// The first events of each kind, opened before the rights to open them were given up.
+    first_major: Option<Opened>,
+    first_minor: Option<Opened>,
     /// By CPU, what the closed events of minor faults counted.
     counted: BTreeMap<u16, u64>,
     /// How many of them there were.
@@ -54,10 +57,22 @@ pub(super) struct FaultDraws {
 }
 
 impl FaultDraws {
-    /// Draws major faults from now on.
+    /// Opens the first events, which sample nothing yet.
+    pub fn open(&mut self) -> Result<(), CaptureError> {
+        let pace = Pace::Hz(FAULTS_HZ);
+        self.first_major = Some(sampler::open_draws(perf_ring::SW_MAJOR_FAULTS, pace)?);
+        self.first_minor = Some(sampler::open_draws(perf_ring::SW_MINOR_FAULTS, pace)?);
+        Ok(())
+    }
+
+    /// Samples major faults from now on, on every CPU that is online, with the events that [`FaultDraws::open`] opened if they are
+    /// not in use yet.
     pub fn begin(&mut self, object: &Object) -> Result<(), CaptureError> {
-        let event = (perf_ring::SW_MAJOR_FAULTS, Pace::Hz(FAULTS_HZ));
-        self.major = Some(sampler::start_draws(object, "on_major_fault", event)?);
+        let opened = match self.first_major.take() {
+            Some(opened) => opened,
+            None => sampler::open_draws(perf_ring::SW_MAJOR_FAULTS, Pace::Hz(FAULTS_HZ))?,
+        };
+        self.major = Some(opened.attach(object, "on_major_fault")?);
         Ok(())
     }
 
@@ -66,14 +81,18 @@ impl FaultDraws {
         self.counted = self.counted();
         self.minor = None;
         self.generation += 1;
+        let first = self.first_minor.take();
         let Some(window) = window else { return Ok(()) };
         let map = object.maps().find(|map| map.name() == "fault_window");
         let map = map.ok_or_else(|| CaptureError::Refused { reason: "no map fault_window".to_owned() })?;
         map.update(&0u32.to_ne_bytes(), &window.bytes(self.generation), MapFlags::ANY)
             .map_err(|error| CaptureError::Refused { reason: error.to_string() })?;
         let pace = if window.every > 0 { Pace::Every(window.every) } else { Pace::Hz(FAULTS_HZ) };
-        self.minor =
-            Some(sampler::start_draws(object, "on_minor_fault", (perf_ring::SW_MINOR_FAULTS, pace))?);
+        let opened = match first.filter(|_| window.every == 0) {
+            Some(opened) => opened,
+            None => sampler::open_draws(perf_ring::SW_MINOR_FAULTS, pace)?,
+        };
+        self.minor = Some(opened.attach(object, "on_minor_fault")?);
         Ok(())
     }
 

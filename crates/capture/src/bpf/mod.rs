@@ -6,6 +6,7 @@ mod choice;
 mod clocks;
 mod counters;
 mod entry;
+mod events;
 mod examination;
 mod fault_draws;
 mod interpreters;

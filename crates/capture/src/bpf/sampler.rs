@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::Read;
-use std::os::fd::IntoRawFd;
+use std::io::{self, Read};
+use std::os::fd::{IntoRawFd, OwnedFd};
 
 use holdup_events::Timestamp;
 use libbpf_rs::{Link, Object, ProgramMut};
@@ -19,11 +19,54 @@ struct OnCpu {
     event: File,
 }
 
+/// Opens an event that counts and samples nothing before a program is attached to it.
+fn open_one(cpu: u16, attr: &Attr) -> io::Result<OwnedFd> {
+    perf_ring::open(&attr.clone().with(flag::DISABLED), -1, i32::from(cpu))
+}
+
+/// Events of one kind, one for each online CPU, which count nothing yet. Opening them can take more rights than a recording keeps;
+/// [`Opened::attach`] does not.
+pub(super) struct Opened {
+    events: Vec<(u16, OwnedFd)>,
+    /// When online CPUs were read.
+    looked: Timestamp,
+}
+
+impl Opened {
+    fn open(attr: &Attr) -> Result<Opened, CaptureError> {
+        let looked = crate::lower::now();
+        let mut events = Vec::new();
+        for cpu in crate::host::online_cpus() {
+            match open_one(cpu, attr) {
+                Ok(event) => events.push((cpu, event)),
+                // It went offline since the list was read.
+                Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {}
+                Err(error) => {
+                    let (what, reason) = ("opening an event for samples", perf_ring::refusal(&error));
+                    return Err(CaptureError::Event { what, reason });
+                }
+            }
+        }
+        Ok(Opened { events, looked })
+    }
+
+    /// Starts the events, with a program on each.
+    pub fn attach(self, object: &Object, program: &str) -> Result<Sampler, CaptureError> {
+        let program = self::program(object, program)?;
+        let (mut on_cpus, mut clocks) = (Vec::new(), Clocks::default());
+        for (cpu, descriptor) in self.events {
+            on_cpus.push(OnCpu::attach(&program, cpu, descriptor)?);
+            clocks.begin(cpu, crate::lower::now().0);
+        }
+        Ok(Sampler { on_cpus, clocks, looked: self.looked, missing: String::new() })
+    }
+}
+
 impl OnCpu {
-    fn open(program: &ProgramMut<'_>, cpu: u16, attr: &Attr) -> Result<OnCpu, CaptureError> {
-        let opening = |error| CaptureError::System { what: "opening an event for samples", error };
-        let descriptor = perf_ring::open(attr, -1, i32::from(cpu)).map_err(opening)?;
-        let event = File::from(descriptor.try_clone().map_err(opening)?);
+    /// libbpf enables the event once the program is attached.
+    fn attach(program: &ProgramMut<'_>, cpu: u16, descriptor: OwnedFd) -> Result<OnCpu, CaptureError> {
+        let duplicating = |error| CaptureError::System { what: "duplicating an event for samples", error };
+        let event = File::from(descriptor.try_clone().map_err(duplicating)?);
         // libbpf's link closes the descriptor.
         let link = program
             .attach_perf_event(descriptor.into_raw_fd())
@@ -44,36 +87,58 @@ pub struct Sampler {
     clocks: Clocks,
     /// When online CPUs were read last.
     looked: Timestamp,
+    /// Why a CPU that came online is not sampled; empty if none.
+    missing: String,
 }
 
 impl Sampler {
+    /// Why a CPU that came online while recording is not sampled; empty if each is.
+    pub(super) fn missing(&self) -> &str {
+        &self.missing
+    }
+
+    /// Opens a clock on a CPU that came online. `None`: the CPU is offline again, or the kernel refuses the event, which is noted.
+    fn reopen(&mut self, program: &ProgramMut<'_>, cpu: u16, hz: u32) -> Option<OnCpu> {
+        match open_one(cpu, &clock(hz)) {
+            Ok(descriptor) => OnCpu::attach(program, cpu, descriptor).ok(),
+            Err(error) => {
+                if matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM)) {
+                    let reason = perf_ring::refusal(&error);
+                    self.missing = format!("CPU {cpu} came online and is not sampled: {reason}");
+                }
+                None
+            }
+        }
+    }
+
     /// By CPU, the number of events that its sampler has counted, sampled or not.
     pub(super) fn counts(&self) -> impl Iterator<Item = (u16, u64)> {
         self.on_cpus.iter().map(|on_cpu| (on_cpu.cpu, on_cpu.count()))
     }
 
-    /// For a sampler of [`start`]: samples each of `online` that has no event, because it was offline for a while or was never online
+    /// For a sampler of [`open_clocks`]: samples each of `online` that has no event, because it was offline for a while or was never online
     /// before. Returns these CPUs, and since when each was not sampled.
     pub(super) fn begin_again(&mut self, object: &Object, (hz, online): (u32, &[u16])) -> Vec<NotSampled> {
         let Ok(program) = program(object, "on_sample") else { return Vec::new() };
         let mut again = Vec::new();
         let looked = std::mem::replace(&mut self.looked, crate::lower::now());
         for cpu in missing(online, self.on_cpus.iter().map(|on_cpu| on_cpu.cpu)) {
-            // Refused: it is offline again.
-            let Ok(opened) = OnCpu::open(&program, cpu, &clock(hz)) else { continue };
+            let Some(opened) = self.reopen(&program, cpu, hz) else { continue };
             let now = crate::lower::now();
             self.on_cpus.push(opened);
             self.clocks.begin(cpu, now.0);
             again.push(NotSampled { cpu, start: looked, end: now });
         }
-        for on_cpu in &mut self.on_cpus {
+        let counts: Vec<(u16, u64)> = self.counts().collect();
+        for (place, (cpu, count)) in counts.into_iter().enumerate() {
             let now = crate::lower::now();
-            let Some(start_ns) = self.clocks.look(on_cpu.cpu, now.0, on_cpu.count()) else { continue };
-            // Refused: it is still away.
-            let Ok(opened) = OnCpu::open(&program, on_cpu.cpu, &clock(hz)) else { continue };
-            *on_cpu = opened;
-            self.clocks.begin(on_cpu.cpu, now.0);
-            again.push(NotSampled { cpu: on_cpu.cpu, start: Timestamp(start_ns), end: now });
+            let Some(start_ns) = self.clocks.look(cpu, now.0, count) else { continue };
+            let Some(opened) = self.reopen(&program, cpu, hz) else { continue };
+            if let Some(on_cpu) = self.on_cpus.get_mut(place) {
+                *on_cpu = opened;
+            }
+            self.clocks.begin(cpu, now.0);
+            again.push(NotSampled { cpu, start: Timestamp(start_ns), end: now });
         }
         again
     }
@@ -108,9 +173,9 @@ pub fn period_ns(hz: u32) -> u64 {
     1_000_000_000 / u64::from(hz.max(1))
 }
 
-/// Starts sampling every online CPU's clock at `hz`.
-pub fn start(object: &Object, hz: u32) -> Result<Sampler, CaptureError> {
-    on_each_cpu(object, "on_sample", &clock(hz))
+/// Opens the events that sample every online CPU's clock at `hz`.
+pub(super) fn open_clocks(hz: u32) -> Result<Opened, CaptureError> {
+    Opened::open(&clock(hz))
 }
 
 fn clock(hz: u32) -> Attr {
@@ -129,12 +194,8 @@ pub(super) enum Pace {
     Every(u64),
 }
 
-/// Starts drawing a kind of software event.
-pub(super) fn start_draws(
-    object: &Object,
-    program: &str,
-    (event, pace): (u64, Pace),
-) -> Result<Sampler, CaptureError> {
+/// Opens the events that sample a kind of software event.
+pub(super) fn open_draws(event: u64, pace: Pace) -> Result<Opened, CaptureError> {
     let mut attr = Attr::new(perf_ring::TYPE_SOFTWARE, event);
     match pace {
         Pace::Hz(hz) => {
@@ -143,22 +204,7 @@ pub(super) fn start_draws(
         }
         Pace::Every(number) => attr.sample_period = number.max(1),
     }
-    on_each_cpu(object, program, &attr)
-}
-
-fn on_each_cpu(object: &Object, name: &str, attr: &Attr) -> Result<Sampler, CaptureError> {
-    let program = program(object, name)?;
-    let (mut on_cpus, mut clocks) = (Vec::new(), Clocks::default());
-    let looked = crate::lower::now();
-    for cpu in crate::host::online_cpus() {
-        match OnCpu::open(&program, cpu, attr) {
-            // It went offline since the list was read.
-            Err(error) if error.is_absent() => continue,
-            opened => on_cpus.push(opened?),
-        }
-        clocks.begin(cpu, crate::lower::now().0);
-    }
-    Ok(Sampler { on_cpus, clocks, looked })
+    Opened::open(&attr)
 }
 
 fn program<'a>(object: &'a Object, name: &str) -> Result<ProgramMut<'a>, CaptureError> {

@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, Object};
 
 use super::calls::{self, CountFrom, EntrySink};
-use super::counters::{self, Counter, Counters as OpenCounters};
+use super::counters::{Counter, Counters as OpenCounters};
+use super::events::Events;
 use super::fault_draws::{FaultDraws, FaultWindow};
 use super::interpreters::InterpreterTables;
 use super::loading::{self, Loaded, MissingSource};
@@ -21,7 +22,7 @@ use super::syscall_windows::{self, CallCost, SyscallCounts, Window};
 use super::task_probes::{TaskPlaces, TaskProbes, Waiting};
 use super::trial::Trial;
 use super::unwind_tables::UnwindTables;
-use super::{entry, interruption, messages, programs};
+use super::{entry, messages, programs};
 use crate::error::CaptureError;
 use crate::host::{OTHER_NUMBERS, is_in_first_pid_namespace};
 use crate::sources;
@@ -106,6 +107,8 @@ pub struct Counters {
 
 /// A recording that runs. Dropping it detaches everything; so does the death of this process.
 pub struct Session {
+    /// Until the recording begins.
+    events: Events,
     sampler: Option<Sampler>,
     entry: Option<Trial>,
     interruption: Option<Trial>,
@@ -134,7 +137,8 @@ const DEFINITIONS_BYTES: usize = 8 << 20;
 
 impl Session {
     /// Loads the programs. Nothing is recorded before [`Session::begin`] but what the program itself does with its memory:
-    /// those probes take a right that the others do without, and that is given up before.
+    /// those probes take a right that the others do without, and that is given up before. Perf events are opened here, too, since
+    /// some kernels allow that with CAP_SYS_ADMIN only.
     pub fn load(options: &Options) -> Result<Session, CaptureError> {
         if !is_in_first_pid_namespace() {
             return Err(CaptureError::Refused { reason: OTHER_NUMBERS.to_owned() });
@@ -157,8 +161,10 @@ impl Session {
             Ok(links) => (links.unwrap_or_default(), String::new()),
             Err(error) => (Vec::new(), error.to_string()),
         };
+        let events = Events::open(object, options)?;
         messages::take();
         Ok(Session {
+            events,
             sampler: None,
             entry: None,
             interruption: None,
@@ -193,28 +199,34 @@ impl Session {
         }
         self.links.extend(attached.links);
         (self.timers, self.missing) = (attached.timers, attached.missing);
-        if self.options.sample_hz > 0 {
-            self.interruption = interruption::measure();
-            if !self.options.counters.is_empty() {
-                match counters::start(&self.loaded.object, &self.options.counters) {
-                    Ok(counting) => self.counting = Some(counting),
-                    Err(error) => self.counters_missing = error.to_string(),
-                }
-            }
-            if !self.lacks("on_sample") {
-                self.sampler = Some(sampler::start(&self.loaded.object, self.options.sample_hz)?);
-            }
-        }
-        // Without it, page faults are counted all the same.
-        if self.options.sample_hz > 0
-            && let Err(error) = self.faults.begin(&self.loaded.object)
-        {
-            self.faults_missing = format!("no stacks of page faults: {error}");
-        }
+        self.begin_events()?;
         if self.options.syscalls && !self.lacks("on_call_end") {
             self.links.push(programs::attach_one(&self.loaded.object, "on_call_end")?);
         }
         messages::take();
+        Ok(())
+    }
+
+    /// Starts the events that [`Session::load`] opened.
+    fn begin_events(&mut self) -> Result<(), CaptureError> {
+        let events = std::mem::take(&mut self.events);
+        self.interruption = events.interruption;
+        match events.counting {
+            Some(Ok(counting)) => self.counting = Some(counting),
+            Some(Err(error)) => self.counters_missing = error.to_string(),
+            None => {}
+        }
+        if let Some(clocks) = events.clocks.filter(|_| !self.lacks("on_sample")) {
+            self.sampler = Some(clocks.attach(&self.loaded.object, "on_sample")?);
+        }
+        // Without it, page faults are counted all the same.
+        let sampled = events.faults.map(|faults| {
+            self.faults = faults?;
+            self.faults.begin(&self.loaded.object)
+        });
+        if let Some(Err(error)) = sampled {
+            self.faults_missing = format!("no stacks of page faults: {error}");
+        }
         Ok(())
     }
 
@@ -299,14 +311,13 @@ impl Session {
         &self.allocations_missing
     }
 
-    /// What the cost lacks of samples; empty if nothing.
-    pub fn samples_missing(&self) -> &'static str {
-        match (self.options.sample_hz, self.interruption) {
-            (1.., None) => {
-                "what the clock's interruptions cost could not be tried out: it is not in the recording's cost"
-            }
-            _ => "",
-        }
+    /// What samples lack, or the cost lacks of them, one reason each; call it before [`Session::detach`].
+    pub fn samples_missing(&self) -> Vec<String> {
+        const COST: &str =
+            "what the clock's interruptions cost could not be tried out: it is not in the recording's cost";
+        let cost = (self.options.sample_hz > 0 && self.interruption.is_none()).then(|| COST.to_owned());
+        let new_cpus = self.sampler.iter().map(|sampler| sampler.missing().to_owned());
+        cost.into_iter().chain(new_cpus).filter(|missing| !missing.is_empty()).collect()
     }
 
     /// Why hardware counters that were to be read are not; empty if they are.
