@@ -136,8 +136,8 @@ pub struct RecordArgs {
     /// Stacks of threads that block, and of those that wake them: every one, a fair sample within the budget, or none
     #[arg(long, value_enum, default_value_t = StackChoice::Sampled)]
     pub stacks: StackChoice,
-    /// How much of the kernel to use; `auto` takes the best that this machine allows
-    #[arg(long, value_enum, default_value_t = RungChoice::Auto)]
+    /// The source of events; `auto` takes the best that this machine allows, and goes on with the next one if it cannot be opened
+    #[arg(long = "backend", alias = "rung", value_enum, default_value_t = RungChoice::Auto)]
     pub rung: RungChoice,
     /// Kernel buffer in MiB (a power of two)
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1024))]

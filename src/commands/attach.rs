@@ -8,7 +8,7 @@ use holdup_events::recording;
 use holdup_findings::derive::class::Class;
 
 use crate::cli::AttachArgs;
-use crate::record::{self, Recorded, Subject, process_exists};
+use crate::record::{self, Done, Recorded, Subject, process_exists};
 
 /// A probe at `malloc` costs as much as ten to hundreds of calls of it (docs/kernel-notes.md), and its slow paths are no fair sample
 /// of what is allocated.
@@ -32,7 +32,9 @@ pub fn execute(args: &AttachArgs) -> Result<ExitCode> {
     super::outputs::check([&args.record.report])?;
     // Asked while it is there.
     let hidden = args.pid.and_then(lower::hidden);
-    let recorded = record::record(subject, command, args.length, &args.record)?;
+    let Done::Recorded(recorded) = record::record(subject, command, args.length, &args.record)? else {
+        bail!("nothing was recorded");
+    };
     super::run::report(&recorded, &args.record).with_context(|| super::run::kept(&recorded))?;
     match hidden {
         Some(why) if sees_nothing(&recorded)? => bail!("nothing of it could be seen: {why}"),

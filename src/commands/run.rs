@@ -13,7 +13,7 @@ use super::locate;
 use crate::cli::{RecordArgs, RunArgs};
 use crate::experiment::counted::{Counted, Counting};
 use crate::record::allocations::Sampler;
-use crate::record::{self, Beside, Recorded, Subject, runtime_events};
+use crate::record::{self, Beside, Done, Recorded, Subject, runtime_events};
 
 /// Runs, records, reports, and ends as the program ended.
 pub fn execute(args: RunArgs) -> Result<ExitCode> {
@@ -49,7 +49,7 @@ pub fn execute(args: RunArgs) -> Result<ExitCode> {
         count.write()?;
         launch::end_like(ending);
     }
-    let recorded = record::record(
+    let done = record::record(
         Subject::Run(held, Beside { rings, allocations: sampler }),
         command,
         None,
@@ -58,6 +58,10 @@ pub fn execute(args: RunArgs) -> Result<ExitCode> {
     if let Err(error) = count.write() {
         say!("holdup: {error:#}");
     }
+    let recorded = match done {
+        Done::Recorded(recorded) => recorded,
+        Done::Unrecorded(ending) => launch::end_like(ending),
+    };
     // The program has run: whatever goes wrong in reporting must not change its status.
     if let Err(error) = report(&recorded, &args.record) {
         say!("holdup: {:#}", error.context(kept(&recorded)));

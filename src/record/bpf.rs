@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use holdup_capture::bpf::{Counters, Options, ProbeCost, STREAMS, Session, Stacks, Target};
-use holdup_capture::error::CaptureError;
 use holdup_capture::lower::procfs;
 use holdup_capture::mappings::{MappingFeed, read_maps};
 use holdup_capture::{host, launch, lower, privileges, sources};
@@ -85,37 +84,71 @@ pub(super) struct Loop {
     pub(super) drained: Timestamp,
 }
 
-/// Where memory is limited (a cgroup), the kernel's buffer is what takes most of it.
-fn with_remedy(error: CaptureError, buffer_mib: u32) -> anyhow::Error {
-    let is_memory = error.to_string().contains("(os error 12)");
-    let error = anyhow::Error::from(error);
-    if !is_memory {
-        return error;
+/// A smaller kernel buffer loses events of a usual program.
+const BUFFER_BYTES_MIN: u32 = 4 << 20;
+
+/// [`open`] with a smaller kernel buffer where memory is limited (a cgroup): the buffer takes most of it.
+fn open_in_memory(options: &mut Options) -> Result<(Session, std::io::Result<MappingFeed>)> {
+    let wanted_mib = options.ring_bytes >> 20;
+    loop {
+        let error = match open(options) {
+            Ok(opened) => {
+                let buffer_mib = options.ring_bytes >> 20;
+                if buffer_mib < wanted_mib {
+                    say!(
+                        "holdup: no memory for a kernel buffer of {wanted_mib} MiB; recording with {buffer_mib} MiB \
+                         (remedy: raise the memory limit of the cgroup)"
+                    );
+                }
+                return Ok(opened);
+            }
+            Err(error) => error,
+        };
+        let is_memory = format!("{error:#}").contains("(os error 12)");
+        if !is_memory {
+            return Err(error);
+        }
+        if options.ring_bytes / 2 < BUFFER_BYTES_MIN {
+            return Err(error.context(format!(
+                "no memory for a kernel buffer of {} MiB (remedy: raise the memory limit of the cgroup)",
+                options.ring_bytes >> 20
+            )));
+        }
+        options.ring_bytes /= 2;
     }
-    error.context(format!(
-        "no memory for a kernel buffer of {buffer_mib} MiB: give it less with --buffer, or take --rung perf"
-    ))
 }
 
 /// Takes what needs rights, and gives these up.
 fn open(options: &Options) -> Result<(Session, std::io::Result<MappingFeed>)> {
     host::raise_descriptor_limit();
     let mappings = MappingFeed::open(&host::online_cpus());
-    let session = Session::load(options).map_err(|error| with_remedy(error, options.ring_bytes >> 20))?;
+    let session = Session::load(options)?;
     privileges::run_before_others();
     // Before any thread is started: capabilities are a thread's own.
     privileges::drop_unneeded()?;
     Ok((session, mappings))
 }
 
-/// Records by BPF.
-pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
+/// A recording whose programs are attached; the program to be recorded does not run yet.
+pub struct Ready {
+    recording: Loop,
+    budget: Budget,
+    length: Option<Duration>,
+    start_ns: u64,
+    mappings_missing: String,
+}
+
+/// Loads and attaches everything. All that may fail is done here, before the program runs.
+///
+/// # Errors
+/// The kernel refuses something; whatever was made is taken back.
+pub fn prepare(subject: &Subject, recorder: Recorder) -> Result<Ready> {
     let counting = Counting::choose(&recorder.options);
-    let options = options(&subject, &recorder, &counting);
-    let (session, mappings) = open(&options)?;
+    let mut options = options(subject, &recorder, &counting);
+    let (session, mappings) = open_in_memory(&mut options)?;
     let mappings_missing = mappings.as_ref().err().map(ToString::to_string).unwrap_or_default();
-    let stack_tables = StackTables::start(session.unwind_tables()?);
-    let (span_probes, mut decoder) = SpanProbes::start(&recorder.descriptors);
+    let stack_tables = StackTables::start(session.unwind_tables()?)?;
+    let (span_probes, mut decoder) = SpanProbes::start(&recorder.descriptors)?;
     decoder.hardware().know(&counting.names());
     let cpus = host::online_cpus().len();
     let roots = Roots::default();
@@ -126,7 +159,7 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
         waited_names: WaitedNames::default(),
         gone: Gone::default(),
         limits: GroupLimits::default(),
-        counts: KernelCounts::of(root_pid(&subject)),
+        counts: KernelCounts::of(root_pid(subject)),
         faults: FaultWindows::new(recorder.options.budget),
         returned: ReturnedCpus::default(),
         allocations: recorder.allocations.as_ref().map(|sampler| sampler.missing().to_owned()),
@@ -136,11 +169,11 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
         session,
         stack_tables,
         span_probes,
-        line_watch: LineWatch::start(recorder.options.budget, cpus, roots.generated.clone()),
+        line_watch: LineWatch::start(recorder.options.budget, cpus, roots.generated.clone())?,
         decoder,
         mappings: mappings.ok(),
         targets: BTreeSet::new(),
-        launcher: Launcher::new(held_pid(&subject)),
+        launcher: Launcher::new(held_pid(subject)),
         taken: BTreeSet::new(),
         roots,
         journal: recorder.journal,
@@ -153,12 +186,12 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
         urgent: false,
         drained: Timestamp(0),
     };
-    recording.know_mappings(&subject)?;
+    recording.know_mappings(subject)?;
     recording.expect(programs(recorder.program.as_deref(), recorder.allocations.as_deref()));
-    let mut budget = Budget::new(recorder.options.budget, cpus);
+    let budget = Budget::new(recorder.options.budget, cpus);
     recording.session.allow_stacks(budget.first());
     recording.session.begin()?;
-    recording.take_descendants(&subject)?;
+    recording.take_descendants(subject)?;
     recording.syscalls.prepare(&recording.session);
     recording.snapshot(!matches!(recorder.options.stacks, StackChoice::None))?;
     let start_ns = lower::now().0;
@@ -168,14 +201,25 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
     recording.faults.begin(&mut recording.session);
     // What may fail comes before: once the program runs, it is followed to its end.
     recording.begin_at(Timestamp(start_ns))?;
-    let mut watched = let_go(subject)?;
-    recording.syscalls.begin();
-    let before = super::own_cost();
-    let left = super::start_clock(recorder.length);
-    let ending = recording.run(&mut watched, &left, &mut budget);
-    let outcome = recording.finish(start_ns, ending, (&before, &mappings_missing));
-    let ending = outcome.ending.or_else(|| watched.wait());
-    Ok(Outcome { ending, memory: watched.memory(), ..outcome })
+    Ok(Ready { recording, budget, length: recorder.length, start_ns, mappings_missing })
+}
+
+impl Ready {
+    /// Records until the end.
+    ///
+    /// # Errors
+    /// The program cannot be run.
+    pub fn run(self, subject: Subject) -> Result<Outcome> {
+        let Ready { mut recording, mut budget, length, start_ns, mappings_missing } = self;
+        let mut watched = let_go(subject)?;
+        recording.syscalls.begin();
+        let before = super::own_cost();
+        let left = super::start_clock(length);
+        let ending = recording.run(&mut watched, &left, &mut budget);
+        let outcome = recording.finish(start_ns, ending, (&before, &mappings_missing));
+        let ending = outcome.ending.or_else(|| watched.wait());
+        Ok(Outcome { ending, memory: watched.memory(), ..outcome })
+    }
 }
 
 /// What is going to be mapped: the program, and the library that looks at allocations.

@@ -2,6 +2,7 @@
 //! which bytes, as the CPU saw it. In a thread of its own, one line at a time, for a moment, within a part of the budget.
 
 use std::collections::{BTreeSet, HashMap};
+use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -53,11 +54,14 @@ pub struct LineWatch {
 
 impl LineWatch {
     /// For `budget` percent of `cpus`; nothing is watched if it is 0. Code that no file holds is read into `generated`.
-    pub fn start(budget: f64, cpus: usize, generated: CodeKept) -> LineWatch {
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub fn start(budget: f64, cpus: usize, generated: CodeKept) -> io::Result<LineWatch> {
         let (sender, told) = channel();
         let (out, seen) = channel();
         let worker = (budget > 0.0).then(|| {
-            std::thread::spawn(move || {
+            std::thread::Builder::new().spawn(move || {
                 privileges::run_behind_others();
                 let hits_per_ns = budget / 100.0 * BUDGET_PART * cpus as f64 / HIT_NS as f64;
                 let files = LiveFiles { generated: generated.clone() };
@@ -74,8 +78,9 @@ impl LineWatch {
                 watcher.problems.into_iter().collect()
             })
         });
+        let worker = worker.transpose()?;
         let sender = worker.is_some().then_some(sender);
-        LineWatch { sender, samples: Vec::new(), seen, worker, events: 0 }
+        Ok(LineWatch { sender, samples: Vec::new(), seen, worker, events: 0 })
     }
 
     /// Takes what tells of memory that is touched.

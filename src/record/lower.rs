@@ -15,20 +15,45 @@ use super::{Other, Outcome, Recorder, Subject, Tally, Watched};
 
 const FLUSH_EVERY: Duration = Duration::from_millis(250);
 
-/// Records by perf events or by polling.
-pub fn record(subject: Subject, rung: Rung, recorder: Recorder) -> Result<Outcome> {
-    let (pid, mode) = match &subject {
+/// A recording whose source is open; the program to be recorded does not run yet.
+pub struct Ready {
+    source: Box<dyn lower::Rung>,
+    recorder: Recorder,
+    target: Target,
+}
+
+/// Opens a backend that needs no BPF.
+///
+/// # Errors
+/// The kernel refuses it, or the process cannot be looked at.
+pub fn prepare(subject: &Subject, rung: Rung, recorder: Recorder) -> Result<Ready> {
+    let (pid, mode) = match subject {
         Subject::Run(held, _) => (held.pid(), Mode::Run),
         Subject::Attach { pid, only: false } => (*pid, Mode::Attach),
         Subject::Attach { pid, only: true } => (*pid, Mode::Only),
         Subject::All => anyhow::bail!("--all needs BPF"),
     };
     let target = Target { pid, mode, sample_hz: recorder.options.freq };
-    let mut source = lower::open(rung, &target).with_context(|| match (mode, lower::hidden(pid)) {
+    let source = lower::open(rung, &target).with_context(|| match (mode, lower::hidden(pid)) {
         (Mode::Attach, Some(why)) => format!("cannot record process {pid}: {why}"),
         _ => format!("cannot record process {pid}"),
     })?;
     privileges::drop_unneeded()?;
+    Ok(Ready { source, recorder, target })
+}
+
+impl Ready {
+    /// Records until the end.
+    ///
+    /// # Errors
+    /// The program cannot be run.
+    pub fn run(self, subject: Subject) -> Result<Outcome> {
+        record(self, subject)
+    }
+}
+
+fn record(ready: Ready, subject: Subject) -> Result<Outcome> {
+    let Ready { mut source, recorder, target: Target { pid, mode, .. } } = ready;
     let mut journal = recorder.journal;
     let processes = BTreeSet::from([pid]);
     let mut tally = Tally { switches: 0, events: 0, lost: 0 };
@@ -70,7 +95,7 @@ pub fn record(subject: Subject, rung: Rung, recorder: Recorder) -> Result<Outcom
     journal.flush();
     let mut cost = super::cost_since(&before);
     cost.switches = tally.switches;
-    let name = match rung {
+    let name = match source.rung() {
         Rung::Perf => "perf",
         _ => "proc",
     };

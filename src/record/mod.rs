@@ -1,6 +1,7 @@
 //! Recording: from a target to a finished recording on disk. Wiring of capture, decode and events.
 
 pub mod allocations;
+mod backends;
 mod blocked;
 mod bpf;
 mod budget;
@@ -44,13 +45,14 @@ use anyhow::Result;
 use holdup_capture::launch::{Child, Ending, Life};
 use holdup_capture::lower::procfs;
 use holdup_capture::ring_files::RingDirectory;
-use holdup_capture::{doctor, host, launch, lower as lower_rungs, sources};
-use holdup_events::recording::{Cost, JournalWriter, Manifest, MemoryUse, Rung, SourceState};
+use holdup_capture::{host, launch, lower as lower_rungs, sources};
+use holdup_events::recording::{Cost, HeldJournal, JournalWriter, Manifest, MemoryUse, Rung, SourceState};
 use holdup_events::{Event, Loss, Timestamp};
 use holdup_findings::descriptors::Descriptors;
 use holdup_report::text::shell_word;
 
-use crate::cli::{RecordArgs, RungChoice, StackChoice};
+use crate::cli::{RecordArgs, StackChoice};
+use backends::{Backends, run_unrecorded};
 use output::Output;
 pub use watching::watch;
 
@@ -115,49 +117,135 @@ struct Outcome {
     roots: roots::Roots,
 }
 
+/// What became of a recording.
+pub enum Done {
+    /// It was made.
+    Recorded(Recorded),
+    /// The program ran without: no backend could be opened, or there was no place for the recording.
+    Unrecorded(Ending),
+}
+
 /// Records `subject` until it ends, `length` is over, or the user stops it.
+///
+/// # Errors
+/// A program cannot be run, or what the user asked for by name is not available; the program was not run then.
 pub fn record(
     mut subject: Subject,
     command: Vec<String>,
     length: Option<Duration>,
     options: &RecordArgs,
-) -> Result<Recorded> {
+) -> Result<Done> {
     hardware::check(&options.counters).map_err(anyhow::Error::msg)?;
-    let (rung, mut rung_reason) = choose_rung(options.rung, &subject)?;
-    if let (Subject::Attach { pid, .. }, Rung::Perf | Rung::Proc) = (&subject, rung)
-        && let Some(why) = lower_rungs::hidden(*pid)
-    {
-        let parts = [rung_reason, why];
-        rung_reason = parts.iter().filter(|part| !part.is_empty()).cloned().collect::<Vec<_>>().join("; ");
-    }
+    let mut backends = Backends::choose(options.rung, &subject)?;
     let program = matches!(subject, Subject::Run(..)).then(|| command.first().map(OsString::from)).flatten();
     // Until it is settled, nothing was recorded: nothing is left behind.
-    let place = place::begin(options.output.as_deref(), command.first().map_or("", String::as_str))?;
-    let place = Rc::new(place);
-    let mut manifest = manifest(&subject, command, options, (rung, rung_reason));
-    let journal = JournalWriter::create(place.at(), &manifest)?;
-    // Until its tables are there it does not look abandoned.
-    let held = journal.hold();
-    let journal = Output::Journal(Box::new(journal), place.clone());
+    let place = match place::begin(options.output.as_deref(), command.first().map_or("", String::as_str)) {
+        Ok(place) => Rc::new(place),
+        // A place that the user named is a condition of the run; the usual one is not.
+        Err(error) if options.output.is_none() => {
+            return run_unrecorded(subject, error).map(Done::Unrecorded);
+        }
+        Err(error) => return Err(error),
+    };
     let beside = match &mut subject {
         Subject::Run(_, beside) => std::mem::take(beside),
         _ => Beside::default(),
     };
-    let Beside { rings, allocations } = beside;
     // The library stays where it is until stacks through it are walked and named.
-    let sampler = allocations.map(Rc::new);
-    let allocations = sampler.clone();
+    let sampler = beside.allocations.map(Rc::new);
+    let rings = beside.rings.map(Rc::new);
     let descriptors = crate::commands::descriptors::read(&options.descriptors)?;
-    let lacking = lacking(options, rung, sampler.is_some());
+    let begin = |backends: &Backends, subject: &Subject| -> Result<Begun> {
+        let reason = reason(backends, subject);
+        let manifest = manifest(subject, command.clone(), options, (backends.current(), reason));
+        let journal = JournalWriter::create(place.at(), &manifest)?;
+        // Until its tables are there it does not look abandoned.
+        let held = journal.hold();
+        let recorder = Recorder {
+            journal: Output::Journal(Box::new(journal), place.clone()),
+            options: options.clone(),
+            length,
+            program: program.clone(),
+            rings: rings.clone(),
+            allocations: sampler.clone(),
+            descriptors: descriptors.clone(),
+        };
+        Ok(Begun { ready: prepare(subject, backends.current(), recorder), manifest, held })
+    };
+    let Begun { ready, manifest, held } = loop {
+        let begun = begin(&backends, &subject)?;
+        let error = match begun.ready {
+            Err(error) => error,
+            Ok(_) => break begun,
+        };
+        match backends.next_after(error) {
+            Ok(()) => {}
+            Err(error) if backends.may_run_without(&subject) => {
+                return run_unrecorded(subject, error).map(Done::Unrecorded);
+            }
+            Err(error) => return Err(error),
+        }
+    };
+    backends.announce();
+    let lacking = lacking(options, backends.current(), sampler.is_some());
     for (option, _, missing) in &lacking {
         say!("holdup: {option}: {missing}; this recording is made without");
     }
-    let recorder =
-        Recorder { journal, options: options.clone(), length, program, rings, allocations, descriptors };
-    let outcome = match rung {
-        Rung::Bpf => bpf::record(subject, recorder),
-        Rung::Perf | Rung::Proc => lower::record(subject, rung, recorder),
-    }?;
+    let outcome = ready?.run(subject)?;
+    let recorded = complete(outcome, manifest, (lacking, &place));
+    drop(held);
+    recorded.map(Done::Recorded)
+}
+
+/// A recording that was begun with one backend.
+struct Begun {
+    ready: Result<Ready>,
+    manifest: Manifest,
+    held: Option<HeldJournal>,
+}
+
+/// A backend that is open.
+enum Ready {
+    Bpf(Box<bpf::Ready>),
+    Lower(Box<lower::Ready>),
+}
+
+impl Ready {
+    fn run(self, subject: Subject) -> Result<Outcome> {
+        match self {
+            Ready::Bpf(ready) => ready.run(subject),
+            Ready::Lower(ready) => ready.run(subject),
+        }
+    }
+}
+
+/// Opens a backend; the program to be recorded does not run yet.
+fn prepare(subject: &Subject, rung: Rung, recorder: Recorder) -> Result<Ready> {
+    match rung {
+        Rung::Bpf => Ok(Ready::Bpf(Box::new(bpf::prepare(subject, recorder)?))),
+        Rung::Perf | Rung::Proc => Ok(Ready::Lower(Box::new(lower::prepare(subject, rung, recorder)?))),
+    }
+}
+
+/// Why no higher backend records, and what a lower one does not see of a process that is attached to.
+fn reason(backends: &Backends, subject: &Subject) -> String {
+    let hidden = match (subject, backends.current()) {
+        (Subject::Attach { pid, .. }, Rung::Perf | Rung::Proc) => lower_rungs::hidden(*pid),
+        _ => None,
+    };
+    let parts = [Some(backends.reason()), hidden];
+    parts.into_iter().flatten().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ")
+}
+
+/// An option that the backend does not have, its source, and why.
+type Lacking = (&'static str, &'static str, &'static str);
+
+/// Writes what was recorded to its tables.
+fn complete(
+    outcome: Outcome,
+    mut manifest: Manifest,
+    (lacking, place): (Vec<Lacking>, &place::Begun),
+) -> Result<Recorded> {
     let path = place.settle_anyhow();
     manifest.begin_at(Timestamp(outcome.start_ns));
     manifest.end_ns = outcome.end_ns.max(outcome.start_ns);
@@ -173,17 +261,12 @@ pub fn record(
     let dropped = outcome.dropped.map(|loss| Loss { end: Timestamp(manifest.end_ns), ..loss });
     let failed = finish::finish(&path, &mut manifest, dropped.clone(), &outcome.roots).err();
     let unfinished = failed.map(|error| unfinished(&path, error, (manifest, dropped, outcome.roots)));
-    drop(held);
     holdup_capture::privileges::open_own_files()?;
     Ok(Recorded { path, unfinished, ending: outcome.ending })
 }
 
 /// What was asked for that the rung does not have: the option, its source, and why.
-fn lacking(
-    options: &RecordArgs,
-    rung: Rung,
-    draws_allocations: bool,
-) -> Vec<(&'static str, &'static str, &'static str)> {
+fn lacking(options: &RecordArgs, rung: Rung, draws_allocations: bool) -> Vec<Lacking> {
     let counted = options.counters.iter().any(|name| !matches!(name.as_str(), "auto" | "none"));
     let all = [
         (counted, ("--counters", hardware::SOURCE, "hardware counters are read by BPF programs only")),
@@ -214,7 +297,7 @@ struct Recorder {
     /// What will be run.
     program: Option<OsString>,
     /// Where it may tell of its runtime.
-    rings: Option<RingDirectory>,
+    rings: Option<Rc<RingDirectory>>,
     /// What draws its allocations.
     allocations: Option<Rc<allocations::Sampler>>,
     /// What runtimes may be met.
@@ -300,23 +383,6 @@ impl Other {
 /// whether it is a zombie.
 pub fn process_exists(pid: u32) -> bool {
     pid != 0 && (procfs::has_threads(pid, &[]) || procfs::is_hidden(pid))
-}
-
-fn choose_rung(choice: RungChoice, subject: &Subject) -> Result<(Rung, String)> {
-    let (best, reason) = match choice {
-        // Whoever asks for it wants it or the reason, with what mends it, before the program runs.
-        RungChoice::Bpf => match doctor::best_rung(&doctor::examine()) {
-            (Rung::Bpf, _) => (Rung::Bpf, String::new()),
-            (_, reason) => anyhow::bail!("--rung bpf is not to be had here: {reason}. See `holdup doctor`"),
-        },
-        RungChoice::Perf => (Rung::Perf, "asked for with --rung".to_owned()),
-        RungChoice::Proc => (Rung::Proc, "asked for with --rung".to_owned()),
-        RungChoice::Auto => doctor::best_rung(&doctor::examine()),
-    };
-    if matches!(subject, Subject::All) && best != Rung::Bpf {
-        anyhow::bail!("--all needs BPF, which is not to be had here: {reason}. See `holdup doctor`");
-    }
-    Ok((best, reason))
 }
 
 fn manifest(

@@ -5,6 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use holdup_capture::lower;
@@ -96,7 +97,7 @@ fn map(path: &Path) -> Option<memmap2::Mmap> {
 
 /// Reads the rings of a recording's processes.
 pub struct RingFeed {
-    directory: Option<RingDirectory>,
+    directory: Option<Rc<RingDirectory>>,
     /// What was there before is not told.
     attached: bool,
     from: Timestamp,
@@ -114,7 +115,7 @@ pub struct RingFeed {
 
 impl RingFeed {
     /// For programs that tell into `directory`, or where their users wanted it.
-    pub fn new(directory: Option<RingDirectory>, attached: bool, from: Timestamp) -> RingFeed {
+    pub fn new(directory: Option<Rc<RingDirectory>>, attached: bool, from: Timestamp) -> RingFeed {
         let now = Instant::now();
         RingFeed {
             directory,
@@ -186,7 +187,7 @@ impl RingFeed {
     }
 
     fn look(&mut self, processes: &BTreeSet<u32>) {
-        for (pid, path) in self.directory.iter().flat_map(RingDirectory::files).collect::<Vec<_>>() {
+        for (pid, path) in self.directory.iter().flat_map(|directory| directory.files()).collect::<Vec<_>>() {
             if !self.rings.contains_key(&pid) && !self.refused.contains_key(&pid) {
                 self.open(pid, &path);
             }
@@ -236,7 +237,7 @@ impl RingFeed {
     ) -> Option<SourceState> {
         self.look(processes);
         self.poll(until, sink);
-        if let Some(directory) = &mut self.directory
+        if let Some(directory) = &self.directory
             && processes.iter().any(|pid| process_exists(*pid))
         {
             directory.keep();

@@ -163,14 +163,19 @@ impl RuntimeNames {
             let (sender, receiver) = channel();
             let (kept, tables) = (self.kept.clone(), self.tables.take());
             self.sender = Some(sender);
-            self.worker = Some(std::thread::spawn(move || {
+            let worker = std::thread::Builder::new().spawn(move || {
                 // Who ends soon is asked soon.
                 privileges::run_like_others();
                 let (runtimes, binaries) = (HashMap::new(), KnownBinaries::new());
                 let mut reader = Reader { kept, tables, runtimes, binaries, problems: BTreeSet::new() };
                 reader.work(&receiver);
                 reader.problems.into_iter().collect()
-            }));
+            });
+            // Without a thread the names stay unresolved.
+            self.worker = worker.ok();
+            if self.worker.is_none() {
+                self.sender = None;
+            }
         }
         if let Some(sender) = &self.sender {
             let _ = sender.send(told);

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -93,7 +94,10 @@ pub struct SpanProbes {
 
 impl SpanProbes {
     /// For these runtimes, with the decoder that knows their spans. Binaries are read in a thread of its own.
-    pub fn start(descriptors: &Descriptors) -> (SpanProbes, WireDecoder) {
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub fn start(descriptors: &Descriptors) -> io::Result<(SpanProbes, WireDecoder)> {
         let mut decoder = WireDecoder::default();
         let mut wanted = Vec::new();
         let mut names = Vec::new();
@@ -121,13 +125,14 @@ impl SpanProbes {
         let (sender, receiver) = channel();
         let (done, plans) = channel();
         let worker = (!wanted.is_empty() || !tasks.is_empty()).then(|| {
-            std::thread::spawn(move || {
+            std::thread::Builder::new().spawn(move || {
                 privileges::run_like_others();
                 let binaries = HashMap::new();
                 let looker = Looker { wanted, tasks, binaries, seen: BTreeMap::new(), next: 0 };
                 looker.work(&receiver, &done);
             })
         });
+        let worker = worker.transpose()?;
         let sender = worker.is_some().then_some(sender);
         let (armed, found) = (BTreeSet::new(), BTreeSet::new());
         let (problems, began, late) = (Vec::new(), lower::now(), Duration(0));
@@ -146,7 +151,7 @@ impl SpanProbes {
             began,
             late,
         };
-        (probes, decoder)
+        Ok((probes, decoder))
     }
 
     /// Tells what a process maps now; nothing if it is gone.

@@ -4,6 +4,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -44,7 +45,10 @@ enum Work {
 
 impl StackTables {
     /// Starts the maker, with what nearly every program maps: the C library, its loader, the vdso.
-    pub fn start(tables: UnwindTables) -> StackTables {
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub fn start(tables: UnwindTables) -> io::Result<StackTables> {
         let (sender, receiver) = channel();
         let cache = DiskCache::own("binaries");
         let kept = Kept::default();
@@ -56,13 +60,13 @@ impl StackTables {
             kept: kept.clone(),
             lends: false,
         };
-        let worker = std::thread::spawn(move || {
+        let worker = std::thread::Builder::new().spawn(move || {
             privileges::run_like_others();
             maker.warm_up();
             maker.work(&receiver);
             maker
-        });
-        StackTables { sender: Some(sender), worker: Some(worker), kept }
+        })?;
+        Ok(StackTables { sender: Some(sender), worker: Some(worker), kept })
     }
 
     /// Tells what a process maps now.

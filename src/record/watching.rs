@@ -1,17 +1,19 @@
 //! Recording round in memory (`holdup watch`): the same loop, whose events go to a flight recorder, and what that asks of it.
 
 use std::ffi::OsString;
+use std::rc::Rc;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow};
 use holdup_capture::bpf::Counters;
 use holdup_capture::{launch, lower, memory};
 use holdup_events::Timestamp;
 use holdup_events::recording::{Cost, Rung, SourceState};
 
+use super::backends::{Backends, run_unrecorded};
 use super::bpf::{Loop, recorded_streams};
 use super::output::Output;
 use super::roots::Roots;
-use super::{Beside, Recorder, Subject, bpf, choose_rung, manifest, unix_ns};
+use super::{Beside, Recorder, Subject, bpf, manifest, unix_ns};
 use crate::cli::RecordArgs;
 use crate::watch::{Flight, Job, Mark, Plan, triggers};
 
@@ -23,9 +25,10 @@ pub fn watch(
     plan: Plan,
 ) -> Result<Option<launch::Ending>> {
     memory::keep_nothing_large();
-    let (rung, reason) = choose_rung(options.rung, &subject)?;
+    let backends = Backends::choose(options.rung, &subject)?;
+    let (rung, reason) = (backends.current(), backends.reason());
     if rung != Rung::Bpf {
-        bail!("a flight recorder needs BPF, which is not to be had here: {reason}. See `holdup doctor`");
+        return run_unrecorded(subject, needs_bpf(&reason)).map(Some);
     }
     super::hardware::check(&options.counters).map_err(anyhow::Error::msg)?;
     let program = matches!(subject, Subject::Run(..)).then(|| command.first().map(OsString::from)).flatten();
@@ -49,11 +52,21 @@ pub fn watch(
         options: options.clone(),
         length: None,
         program,
-        rings: beside.rings,
+        rings: beside.rings.map(Rc::new),
         allocations: None,
         descriptors,
     };
-    Ok(bpf::record(subject, recorder)?.ending)
+    match bpf::prepare(&subject, recorder) {
+        Ok(ready) => Ok(ready.run(subject)?.ending),
+        Err(error) if backends.may_run_without(&subject) => {
+            run_unrecorded(subject, needs_bpf(&format!("{error:#}"))).map(Some)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn needs_bpf(reason: &str) -> anyhow::Error {
+    anyhow!("a flight recorder needs BPF, which is not available here: {reason}. See `holdup doctor`")
 }
 
 /// What was delivered and lost since `before`.

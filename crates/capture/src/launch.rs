@@ -186,7 +186,8 @@ impl Held {
 
     /// Lets it become the program; returns once it has, or could not.
     pub fn release(mut self) -> Result<Child, CaptureError> {
-        signals::forward_to(self.pid, self.canary)?;
+        // Where no thread can be started, signals to the recorder end it and leave the program alone.
+        let _ = signals::forward_to(self.pid, self.canary);
         let mut child = Child { pid: self.pid, ended: None, memory: None, life: Life::of(self.pid) };
         let failed = |error| CaptureError::Command { command: self.command.clone(), error };
         self.go.write_all(&[1]).map_err(failed)?;

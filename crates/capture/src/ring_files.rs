@@ -5,6 +5,7 @@
 //! decoded elsewhere. A program whose directory is missing aborts: so the directory outlives every program that has
 //! its name in its environment, as far as the recorder knows of them.
 
+use std::cell::Cell;
 use std::ffi::{CString, OsString};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
@@ -34,7 +35,7 @@ const PREFIX: &str = "holdup-events-";
 pub struct RingDirectory {
     path: PathBuf,
     ring_log2: u32,
-    kept: bool,
+    kept: Cell<bool>,
 }
 
 impl RingDirectory {
@@ -54,7 +55,7 @@ impl RingDirectory {
             remove_stale(&place);
             let path = place.join(format!("{PREFIX}{}", std::process::id()));
             match make_private(&path) {
-                Ok(()) => return Ok(RingDirectory { path, ring_log2, kept: false }),
+                Ok(()) => return Ok(RingDirectory { path, ring_log2, kept: Cell::new(false) }),
                 Err(error) => failure = error,
             }
         }
@@ -83,8 +84,8 @@ impl RingDirectory {
     }
 
     /// Programs live on that may start others: the directory stays for them.
-    pub fn keep(&mut self) {
-        self.kept = true;
+    pub fn keep(&self) {
+        self.kept.set(true);
     }
 
     /// Where it is.
@@ -95,7 +96,7 @@ impl RingDirectory {
 
 impl Drop for RingDirectory {
     fn drop(&mut self) {
-        if !self.kept {
+        if !self.kept.get() {
             let _ = fs::remove_dir_all(&self.path);
         }
     }

@@ -14,7 +14,7 @@ pub mod store;
 
 pub use codec::{CodecError, Decoder, Encoder};
 pub use error::RecordingError;
-pub use journal::{JournalReader, JournalWriter};
+pub use journal::{HeldJournal, JournalReader, JournalWriter};
 pub use load::{SliceStart, SliceStarts, has_only_journal, manifest, open, pack, pack_aside, unpack};
 pub use manifest::{Cost, CpuPlace, FORMAT_VERSION, Fired, Host, Manifest, MemoryUse, Rung, SourceState};
 pub use parquet::{Kind, Schema, TABLES};
