@@ -162,7 +162,7 @@ def run_refused(plan, refusals):
         backend = backend_of(report_of(plan["holdup"], recording))
         lines = [line for line in done.stderr.splitlines() if re.match(r"holdup: .* is not available: ", line)]
         wrong = judge_refused(done, backend, lines)
-        cases[name] = {"backend": backend, "line": " / ".join(lines), "wrong": wrong}
+        cases[name] = {"backend": backend, "line": " / ".join(lines).replace(plan["holdup"], "holdup"), "wrong": wrong}
         say(f"fallback: {name}: backend {backend or 'none'}, status {done.status}: {'; '.join(wrong) or 'as it should be'}")
         for line in lines or done.stderr.splitlines()[-6:]:
             say(f"    {line}")
