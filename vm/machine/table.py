@@ -60,6 +60,8 @@ def programs(part):
         return ""
     if "loaded" not in part:
         return "not known"
+    if not part["loaded"] and not part["missing"]:
+        return "none: BPF is not available"
     text = f"{part['loaded']} of {part['loaded'] + len(part['missing'])}"
     return text + (", missing: see below" if part["missing"] else "")
 
