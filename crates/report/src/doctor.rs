@@ -148,8 +148,14 @@ pub fn render_programs(rows: &[ProgramRow], style: &Style) -> String {
                 row.verification_us as f64 / 1000.0
             )),
             Some(reason) => {
-                let text = format!("{name}  missing: {}", clean(reason));
-                lines.extend(wrap(&text, style.columns(), name_width + 2));
+                let behind = name_width + 2;
+                let text = format!("missing: {}", clean(reason));
+                for (index, part) in
+                    wrap(&text, style.columns().saturating_sub(behind), 0).into_iter().enumerate()
+                {
+                    let before = if index == 0 { format!("{name}  ") } else { " ".repeat(behind) };
+                    lines.push(format!("{before}{part}"));
+                }
             }
         }
     }
@@ -203,7 +209,7 @@ mod tests {
             ProgramRow { name: "on_place".into(), missing: Some("too old".into()), ..ProgramRow::default() };
         let text = render_programs(&[loaded, missing], &Style { colour: false, width: 80, unicode: true });
         assert!(text.lines().any(|line| line.starts_with("on_switch") && line.contains("74323")), "{text}");
-        assert!(text.contains("on_place   missing: too old"), "{text}");
+        assert!(text.lines().any(|line| line == "on_place   missing: too old"), "{text}");
         assert!(render_programs(&[], &Style::default()).contains("`holdup doctor` says why"));
     }
 }
