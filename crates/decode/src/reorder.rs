@@ -48,7 +48,8 @@ impl Reorder {
     /// Takes one event; passes on those that are now safely in order.
     pub fn push(&mut self, event: Event, sink: &mut dyn FnMut(Event)) {
         let at = event.at();
-        if at < self.released {
+        // A loss states its own span, which may have begun long ago.
+        if at < self.released && !matches!(event, Event::Loss(_)) {
             self.note_late(at);
         }
         self.newest = self.newest.max(at);
@@ -142,6 +143,22 @@ mod tests {
         order.finish(&mut sink);
         assert_eq!((out.len(), late), (400, 0));
         assert!(out.is_sorted());
+    }
+
+    #[test]
+    fn a_loss_that_began_long_ago_is_not_late() {
+        let (mut order, mut losses) = (Reorder::new(Duration(100)), Vec::new());
+        let mut sink = |event: Event| {
+            if let Event::Loss(loss) = event {
+                losses.push(loss.source);
+            }
+        };
+        (0..10).for_each(|at| order.push(waking(at * 1_000), &mut sink));
+        let (start, end) = (Timestamp(10), Timestamp(9_000));
+        let (source, reason) = ("cpu-samples".to_owned(), "cpu-was-away".to_owned());
+        order.push(Event::Loss(Loss { source, reason, cpu: CpuId(1), start, end, events: 0 }), &mut sink);
+        order.finish(&mut sink);
+        assert_eq!(losses, ["cpu-samples"]);
     }
 
     #[test]
