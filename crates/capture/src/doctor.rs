@@ -161,6 +161,12 @@ fn in_container() -> String {
 }
 
 fn bpf_programs(facts: &Facts) -> Finding {
+    // A program that reads nothing would load all the same (LOCKDOWN_BPF_READ_KERNEL of include/linux/security.h).
+    if facts.lockdown == "confidentiality" {
+        let what = "the kernel is locked down (confidentiality): BPF programs may not read its memory";
+        let remedy = "boot without lockdown=confidentiality";
+        return (State::Missing, what.to_owned(), remedy.to_owned());
+    }
     match bpf_ready() {
         Ok(()) => good("BPF programs can be loaded"),
         Err(error) => refused(facts, "loading a BPF program", &error),
@@ -433,6 +439,14 @@ mod tests {
         assert!(what.contains("seccomp") && remedy.starts_with("docker run"), "{what}: {remedy}");
         let absent = io::Error::from_raw_os_error(libc::ENOSYS);
         assert!(refused(&ordinary, "x", &absent).1.contains("does not have it"));
+    }
+
+    #[test]
+    fn a_locked_down_kernel_is_named_as_the_reason() {
+        let locked = |level: &str| bpf_programs(&Facts { lockdown: level.to_owned(), ..Facts::default() });
+        let (state, what, _) = locked("confidentiality");
+        assert!(state == State::Missing && what.contains("locked down"), "{what}");
+        assert!(!locked("integrity").1.contains("locked down"), "integrity allows reads");
     }
 
     #[test]
