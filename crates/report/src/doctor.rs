@@ -141,12 +141,13 @@ pub fn render_programs(rows: &[ProgramRow], style: &Style) -> String {
     for row in rows {
         let name = left(&clean(&row.name), name_width);
         match &row.missing {
-            None => lines.push(format!(
-                "{name}  {:>12}  {:>12}  {:>12.1}",
-                row.verified_instructions,
-                row.jited_bytes,
-                row.verification_us as f64 / 1000.0
-            )),
+            None => {
+                let counts = [row.verified_instructions, row.jited_bytes];
+                let [instructions, bytes] = counts.map(|count| known(count > 0, count.to_string()));
+                let ms = format!("{:.1}", row.verification_us as f64 / 1000.0);
+                let ms = known(row.verification_us > 0, ms);
+                lines.push(format!("{name}  {instructions:>12}  {bytes:>12}  {ms:>12}"));
+            }
             Some(reason) => {
                 let behind = name_width + 2;
                 let text = format!("missing: {}", clean(reason));
@@ -160,6 +161,11 @@ pub fn render_programs(rows: &[ProgramRow], style: &Style) -> String {
         }
     }
     style.finish(&lines)
+}
+
+/// A figure, or a dash where the kernel does not say it.
+fn known(is_known: bool, figure: String) -> String {
+    if is_known { figure } else { "-".to_owned() }
 }
 
 /// The same as JSON.
@@ -209,6 +215,10 @@ mod tests {
             ProgramRow { name: "on_place".into(), missing: Some("too old".into()), ..ProgramRow::default() };
         let text = render_programs(&[loaded, missing], &Style { colour: false, width: 80, unicode: true });
         assert!(text.lines().any(|line| line.starts_with("on_switch") && line.contains("74323")), "{text}");
+        assert!(
+            text.lines().any(|line| line.starts_with("on_switch") && line.ends_with('-')),
+            "not known: {text}"
+        );
         assert!(text.lines().any(|line| line == "on_place   missing: too old"), "{text}");
         assert!(render_programs(&[], &Style::default()).contains("`holdup doctor` says why"));
     }

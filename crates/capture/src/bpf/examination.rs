@@ -2,10 +2,9 @@
 
 use std::os::fd::{AsFd, AsRawFd};
 
-use libbpf_rs::{AsRawLibbpf, Object, OpenObject};
+use libbpf_rs::{AsRawLibbpf, OpenObject, ProgramMut};
 
-use super::choice::{Choice, Choices};
-use super::loading::{self, Loaded, MissingProgram};
+use super::loading::{self, Loaded};
 use super::messages;
 use super::session::Options;
 use super::slots::Layout;
@@ -66,50 +65,40 @@ pub fn examine() -> Result<Examination, CaptureError> {
     let loaded = loading::load_with(&options, Layout::of_machine(options.ring_bytes), &mut |object| {
         logs.attach(object);
     })?;
-    let choices = Choices::new(&options);
-    let programs = names_and_sections(&loaded.object);
-    let check = |(name, section): (String, String)| ProgramCheck {
-        state: state(&loaded, &choices.of(&name, &section), &name, &logs),
-        name,
+    let check = |program: ProgramMut<'_>| {
+        let name = program.name().to_string_lossy().into_owned();
+        ProgramCheck { state: state(&loaded, &program, logs.verification_us(&name)), name }
     };
-    let programs = programs.into_iter().map(check).collect();
+    let programs = loaded.object.progs_mut().map(check).collect();
     messages::take();
     Ok(Examination { programs, stacks_missing: loaded.stacks_missing.clone() })
 }
 
-fn names_and_sections(object: &Object) -> Vec<(String, String)> {
-    let text = |text: &std::ffi::OsStr| text.to_string_lossy().into_owned();
-    object.progs().map(|program| (text(program.name()), text(program.section()))).collect()
-}
-
-fn state(loaded: &Loaded, choice: &Choice, name: &str, logs: &Logs) -> ProgramState {
-    let missing = |missing: &&MissingProgram| missing.name == name;
-    if let Some(missing) = loaded.missing.iter().find(missing) {
+fn state(loaded: &Loaded, program: &ProgramMut<'_>, verification_us: u64) -> ProgramState {
+    if let Some(missing) = loaded.missing.iter().find(|missing| program.name() == missing.name.as_str()) {
         return ProgramState::Missing(missing.reason.clone());
     }
-    match choice {
-        Choice::NotNeeded => ProgramState::NotNeeded,
-        Choice::Missing(reason) => ProgramState::Missing(reason.clone()),
-        Choice::Load => ProgramState::Loaded(verified(&loaded.object, name, logs)),
+    match program.autoload() {
+        true => ProgramState::Loaded(Verified { verification_us, ..verified(program) }),
+        false => ProgramState::NotNeeded,
     }
 }
 
-fn verified(object: &Object, name: &str, logs: &Logs) -> Verified {
-    let Some(program) = object.progs_mut().find(|program| program.name() == name) else {
-        return Verified::default();
-    };
+/// What the kernel says of a loaded program.
+fn verified(program: &ProgramMut<'_>) -> Verified {
     let mut info = libbpf_sys::bpf_prog_info::default();
     let mut bytes = size_of_val(&info) as u32;
     // SAFETY: the kernel writes at most `bytes` to `info`, whose pointers to more are null.
     let read = unsafe {
         libbpf_sys::bpf_prog_get_info_by_fd(program.as_fd().as_raw_fd(), &raw mut info, &raw mut bytes)
     };
-    let verification_us = logs.verification_us(name);
     match read {
-        0 => {
-            Verified { instructions: info.verified_insns, jited_bytes: info.jited_prog_len, verification_us }
-        }
-        _ => Verified { verification_us, ..Verified::default() },
+        0 => Verified {
+            instructions: info.verified_insns,
+            jited_bytes: info.jited_prog_len,
+            ..Verified::default()
+        },
+        _ => Verified::default(),
     }
 }
 
