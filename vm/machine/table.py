@@ -7,7 +7,7 @@ from .common import PROJECT, cache
 
 HEAD = """# Kernels
 
-Written by `./dev vm --all`; not edited by hand. Each row is one guest under {emulation}, with packages from Debian's archive.
+Written by the checks of `./dev vm` (`--all` runs all kernels). Each row is one guest under {emulation}, with packages from Debian's archive.
 Start-up is how much longer `holdup run -- true` takes than `true`; under emulation it is many times longer than on hardware.
 "Most verified" is the BPF program with the most instructions that the verifier walked, with that number.
 
