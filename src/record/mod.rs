@@ -192,7 +192,7 @@ pub fn record(
         say!("holdup: {option}: {missing}; this recording is made without");
     }
     let outcome = ready?.run(subject)?;
-    let recorded = complete(outcome, manifest, (lacking, &place));
+    let recorded = complete(outcome, manifest, lacking, &place);
     drop(held);
     recorded.map(Done::Recorded)
 }
@@ -244,7 +244,8 @@ type Lacking = (&'static str, &'static str, &'static str);
 fn complete(
     outcome: Outcome,
     mut manifest: Manifest,
-    (lacking, place): (Vec<Lacking>, &place::Begun),
+    lacking: Vec<Lacking>,
+    place: &place::Begun,
 ) -> Result<Recorded> {
     let path = place.settle_anyhow();
     manifest.begin_at(Timestamp(outcome.start_ns));

@@ -118,7 +118,7 @@ impl Sampler {
 
     /// For a sampler of [`open_clocks`]: samples each of `online` that has no event, because it was offline for a while or was never online
     /// before. Returns these CPUs, and since when each was not sampled.
-    pub(super) fn begin_again(&mut self, object: &Object, (hz, online): (u32, &[u16])) -> Vec<NotSampled> {
+    pub(super) fn begin_again(&mut self, object: &Object, hz: u32, online: &[u16]) -> Vec<NotSampled> {
         let Ok(program) = program(object, "on_sample") else { return Vec::new() };
         let mut again = Vec::new();
         let looked = std::mem::replace(&mut self.looked, crate::lower::now());

@@ -245,7 +245,7 @@ impl Session {
         let online = crate::host::online_cpus();
         let hz = self.options.sample_hz;
         let again = match &mut self.sampler {
-            Some(sampler) => sampler.begin_again(&self.loaded.object, (hz, &online)),
+            Some(sampler) => sampler.begin_again(&self.loaded.object, hz, &online),
             None => sampler::came_online(&online, &self.cpus),
         };
         if online != self.cpus {
