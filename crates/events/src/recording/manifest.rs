@@ -132,7 +132,7 @@ pub struct Host {
     /// Bytes of memory.
     pub memory_bytes: u64,
     /// Where its CPUs are, ascending by number; empty in recordings of other tools and of older versions.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub places: Vec<CpuPlace>,
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use holdup_events::recording::Fired;
+use holdup_events::recording::{CpuPlace, Fired};
 use holdup_events::{CpuId, Loss, ThreadId, Timestamp};
 use holdup_findings::analyse;
 use holdup_findings::analysis::Derived;
@@ -151,6 +151,7 @@ fn add_a_late_stop(rendezvous: &mut Rendezvous, thread: ThreadId) {
 fn every_key_is_documented_and_every_documented_key_exists() {
     let (_, mut trace) = trace_of_lanes(BUSY);
     manifest(&mut trace);
+    trace.manifest.host.places.push(CpuPlace::default());
     add_faults(&mut trace);
     let mut analysis = analyse(&trace);
     add_allocations(&mut trace);
