@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use holdup_events::recording::{CpuPlace, Fired};
-use holdup_events::{CpuId, Loss, ThreadId, Timestamp};
+use holdup_events::{CpuId, Loss, ThreadId, Timestamp, Trace};
 use holdup_findings::analyse;
-use holdup_findings::analysis::Derived;
+use holdup_findings::analysis::{Analysis, Derived};
 use holdup_findings::derive::calls::{CallUse, Calls, Histogram};
 use holdup_findings::derive::class::Class;
 use holdup_findings::derive::garbage;
@@ -147,6 +147,31 @@ fn add_a_late_stop(rendezvous: &mut Rendezvous, thread: ThreadId) {
     rendezvous.lates.push(Late { meeting, occupant: late, ..Late::default() });
 }
 
+/// The keys that reports and `whatif` emit for this trace.
+fn emitted_by_reports(trace: &Trace, analysis: &Analysis) -> BTreeSet<String> {
+    let mut emitted = BTreeSet::new();
+    let ask = StackAsk {
+        function: Some("work".into()),
+        shape: Shape::Tree,
+        over_time: true,
+        ..StackAsk::default()
+    };
+    paths(&to_json_with(trace, analysis, &ask), "", &mut emitted);
+    let forecast = what_if(trace, &what_if::Ask { cpus: Some(4), ..what_if::Ask::default() }).unwrap();
+    paths(&holdup_report::what_if_json(&forecast), "", &mut emitted);
+    emitted
+}
+
+/// The keys of commands that need no recording, and of small recordings of their own.
+fn add_emitted_without_a_recording(emitted: &mut BTreeSet<String>) {
+    paths(&of_a_program_that_computes(), "", emitted);
+    let annotated = annotated(|it| holdup_report::annotate::to_json(it).to_string());
+    paths(&serde_json::from_str(&annotated).unwrap(), "", emitted);
+    paths(&doctor_json(&[an_empty_row()], &[ProgramRow::default()], "bpf", ""), "", emitted);
+    paths(&list::to_json(&[list::Row::default()]), "", emitted);
+    paths(&holdup_report::explain::to_json(&holdup_findings::rules::all()), "", emitted);
+}
+
 #[test]
 fn every_key_is_documented_and_every_documented_key_exists() {
     let (_, mut trace) = trace_of_lanes(BUSY);
@@ -197,22 +222,8 @@ fn every_key_is_documented_and_every_documented_key_exists() {
     add_what_is_known(&mut analysis.derived);
     let finding = analysis.findings.first().expect("a finding").clone();
     analysis.symptoms.push(Symptom { root: 0, shared: 0.5, finding });
-    let mut emitted = BTreeSet::new();
-    let ask = StackAsk {
-        function: Some("work".into()),
-        shape: Shape::Tree,
-        over_time: true,
-        ..StackAsk::default()
-    };
-    paths(&to_json_with(&trace, &analysis, &ask), "", &mut emitted);
-    paths(&of_a_program_that_computes(), "", &mut emitted);
-    let annotated = annotated(|it| holdup_report::annotate::to_json(it).to_string());
-    paths(&serde_json::from_str(&annotated).unwrap(), "", &mut emitted);
-    let forecast = what_if(&trace, &what_if::Ask { cpus: Some(4), ..what_if::Ask::default() }).unwrap();
-    paths(&holdup_report::what_if_json(&forecast), "", &mut emitted);
-    paths(&doctor_json(&[an_empty_row()], &[ProgramRow::default()], "bpf", ""), "", &mut emitted);
-    paths(&list::to_json(&[list::Row::default()]), "", &mut emitted);
-    paths(&holdup_report::explain::to_json(&holdup_findings::rules::all()), "", &mut emitted);
+    let mut emitted = emitted_by_reports(&trace, &analysis);
+    add_emitted_without_a_recording(&mut emitted);
     emitted.remove("[]");
     let documented = documented();
     let of = |a: &BTreeSet<String>, b: &BTreeSet<String>| a.difference(b).cloned().collect::<Vec<_>>();
