@@ -154,7 +154,7 @@ fn is_active(report: &Value) -> bool {
         return false;
     };
     let missing = source["missing"].as_str().unwrap_or_default();
-    if missing.contains("Linux 6.6") {
+    if support::lacks_function_probes(missing) {
         println!("skipped: {missing}");
         return false;
     }

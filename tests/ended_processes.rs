@@ -5,7 +5,7 @@ mod support;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use holdup_capture::bpf::{Options, Session, Stacks, Target};
+use holdup_capture::bpf::{Options, ProbeForm, Session, Stacks, Target};
 use holdup_capture::launch;
 use support::{Scratch, bpf_or_skip};
 
@@ -46,6 +46,7 @@ fn ended_processes_leave_room_for_others() {
         syscalls: false,
         allocations: None,
         counters: Vec::new(),
+        probes: ProbeForm::Best,
     };
     let mut session = Session::load(&options).expect("BPF");
     session.begin().expect("BPF");

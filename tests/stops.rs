@@ -108,7 +108,7 @@ fn is_active(report: &Value) -> bool {
     let sources = report["sources"].as_array().expect("sources");
     let source = sources.iter().find(|source| source["name"] == "runtime-probes");
     let missing = source.map_or("", |source| source["missing"].as_str().unwrap_or_default());
-    if missing.contains("Linux 6.6") {
+    if support::lacks_function_probes(missing) {
         println!("skipped: {missing}");
         return false;
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use holdup_capture::bpf::{Counters, Options, ProbeCost, STREAMS, Session, Stacks, Target};
+use holdup_capture::bpf::{Counters, Options, ProbeCost, ProbeForm, STREAMS, Session, Stacks, Target};
 use holdup_capture::lower::procfs;
 use holdup_capture::mappings::{MappingFeed, read_maps};
 use holdup_capture::{host, launch, lower, privileges, sources};
@@ -278,6 +278,7 @@ fn options(subject: &Subject, recorder: &Recorder, counting: &Counting) -> Optio
         syscalls: recorder.options.syscalls,
         counters: counting.counters.clone(),
         allocations: recorder.allocations.as_ref().and_then(|sampler| sampler.library().map(Path::to_owned)),
+        probes: ProbeForm::Best,
     }
 }
 

@@ -127,8 +127,12 @@ impl TaskWindows {
             }
         }
         let is_due = |process: &Process| !process.is_open && process.began.elapsed() >= WINDOW_EVERY;
-        let due: Vec<u32> =
-            self.processes.iter().filter(|(_, process)| is_due(process)).map(|(tgid, _)| *tgid).collect();
+        let due: Vec<u32> = self
+            .processes
+            .iter()
+            .filter(|(tgid, process)| is_due(process) && !session.are_tasks_being_removed(**tgid))
+            .map(|(tgid, _)| *tgid)
+            .collect();
         due.into_iter().for_each(|tgid| self.open(session, tgid, sink));
     }
 

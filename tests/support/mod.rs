@@ -162,6 +162,11 @@ pub fn bpf_or_skip(scratch: &Scratch) -> bool {
     false
 }
 
+/// Whether this reason is that the kernel, or the rights here, allow no probes at functions of programs.
+pub fn lacks_function_probes(missing: &str) -> bool {
+    missing.contains("Linux 5.15") || missing.contains("need CAP_SYS_ADMIN")
+}
+
 /// Whether a program is installed; prints a skip if not.
 pub fn have(program: &str) -> bool {
     let found = std::env::var_os("PATH")

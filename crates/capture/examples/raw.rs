@@ -1,7 +1,7 @@
 //! Records a command and counts the raw records by kind: a trial of the highest rung alone.
 use std::collections::BTreeMap;
 
-use holdup_capture::bpf::{Options, Session, Stacks, Target};
+use holdup_capture::bpf::{Options, ProbeForm, Session, Stacks, Target};
 use holdup_capture::launch;
 
 fn main() {
@@ -15,6 +15,7 @@ fn main() {
         syscalls: false,
         allocations: None,
         counters: Vec::new(),
+        probes: ProbeForm::Best,
     };
     let mut session = Session::load(&options).expect("BPF");
     session.begin().expect("BPF");

@@ -248,13 +248,25 @@ fn tracepoints(_: &Facts) -> Finding {
 }
 
 fn runtime_probes(facts: &Facts) -> Finding {
+    const PROBED: &str =
+        "functions of runtimes can be probed: stops of Go and HotSpot and waits of goroutines are recorded";
     let lacking = "stops of Go and HotSpot are known from stacks alone";
-    match tries::function_probe() {
-        Ok(()) => good("functions of runtimes can be probed: stops of Go and HotSpot are told"),
+    let tried = match tries::function_probe() {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => tries::single_function_probe(),
+        tried => tried,
+    };
+    match tried {
+        Ok(()) => good(PROBED),
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
             let what =
-                format!("this kernel cannot probe functions of one process (Linux 6.6 can): {lacking}");
+                format!("this kernel cannot probe functions of one process (Linux 5.15 can): {lacking}");
             (State::Degraded, what, String::new())
+        }
+        Err(error) if error.raw_os_error() == Some(libc::EACCES) && !facts.may(capability::SYS_ADMIN) => {
+            let what = format!(
+                "before Linux 6.6 probing functions of one process needs cap_sys_admin, which is missing: {lacking}"
+            );
+            (State::Degraded, what, "run holdup as root".to_owned())
         }
         Err(error) => {
             let (_, what, remedy) = refused(facts, "probing a function", &error);

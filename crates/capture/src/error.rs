@@ -25,6 +25,12 @@ pub enum CaptureError {
         /// Why.
         reason: String,
     },
+    /// A function of a program cannot be probed.
+    #[error("{reason}")]
+    Probe {
+        /// Why, and what helps.
+        reason: String,
+    },
     /// The command cannot be started.
     #[error("cannot run {command}: {error}")]
     Command {

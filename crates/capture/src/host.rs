@@ -92,13 +92,18 @@ impl Facts {
 fn host(memory: &str) -> recording::Host {
     recording::Host {
         name: text("/proc/sys/kernel/hostname").trim().to_owned(),
-        kernel: text("/proc/sys/kernel/osrelease").trim().to_owned(),
+        kernel: kernel_release(),
         cpus: online_cpus().len() as u32,
         cpus_allowed: cpus_allowed("self"),
         cpu_model: cpu_model(&text("/proc/cpuinfo")),
         memory_bytes: meminfo_bytes(memory, "MemTotal").unwrap_or(0),
         places: crate::topology::read(&online_cpus()),
     }
+}
+
+/// The kernel's release, such as `6.1.0-50-amd64`; empty if it cannot be read.
+pub fn kernel_release() -> String {
+    text("/proc/sys/kernel/osrelease").trim().to_owned()
 }
 
 /// Which start of the machine this is: another number each time. Empty if the kernel does not say.

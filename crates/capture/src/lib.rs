@@ -5,6 +5,7 @@ pub mod bpf;
 pub mod cgroup_limits;
 pub mod cpu_counts;
 pub mod error;
+pub mod event_opener;
 pub mod launch;
 
 pub mod doctor;

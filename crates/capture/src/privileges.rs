@@ -63,6 +63,33 @@ pub fn drop_unneeded() -> Result<(), CaptureError> {
     Ok(())
 }
 
+/// Capabilities of the thread that opens perf events for the recorder: CAP_SYS_ADMIN, which the kernel requires for events at functions
+/// of programs, and what resolves a path below another process's `/proc`.
+const FOR_EVENTS: u64 = 1 << capability::SYS_ADMIN
+    | 1 << capability::PERFMON
+    | 1 << capability::DAC_READ_SEARCH
+    | 1 << capability::SYS_PTRACE
+    | 1 << capability::CHECKPOINT_RESTORE;
+
+/// Whether this thread holds CAP_SYS_ADMIN.
+pub fn may_open_any_event() -> bool {
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let effective = effective.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    effective.is_some_and(|mask| mask >> capability::SYS_ADMIN & 1 == 1)
+}
+
+/// Drops every capability of this thread except those that opening perf events takes.
+pub fn keep_for_events() -> Result<(), CaptureError> {
+    change(|rights| Rights {
+        effective: rights.effective & FOR_EVENTS,
+        permitted: rights.permitted & FOR_EVENTS,
+    })?;
+    // SAFETY: plain numbers.
+    unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
+    Ok(())
+}
+
 /// Drops every capability of this thread, which needs none. Nothing that it executes can gain any.
 pub fn drop_all() -> Result<(), CaptureError> {
     change(|_| Rights::default())?;
@@ -250,6 +277,19 @@ mod tests {
             drop_unneeded().unwrap();
             assert_eq!(effective(), before & KEPT);
             assert_eq!(effective() & (1 << capability::SYS_ADMIN), 0);
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn the_thread_that_opens_events_keeps_nothing_else() {
+        std::thread::spawn(|| {
+            let before = effective();
+            assert_eq!(may_open_any_event(), before & (1 << capability::SYS_ADMIN) != 0);
+            keep_for_events().unwrap();
+            assert_eq!(effective(), before & FOR_EVENTS);
+            assert_eq!(effective() & (1 << capability::DAC_OVERRIDE | 1 << capability::BPF), 0);
         })
         .join()
         .unwrap();

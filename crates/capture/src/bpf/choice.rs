@@ -2,6 +2,7 @@
 
 use super::kernel_types::KernelTypes;
 use super::session::Options;
+use super::uprobes::{self, Form, ProbeForm};
 use crate::sources;
 
 /// What becomes of one program.
@@ -20,10 +21,8 @@ pub struct Choices {
     types: KernelTypes,
     syscalls: bool,
     allocations: bool,
+    probes: ProbeForm,
 }
-
-/// The function behind probes at many places of one process (Linux 6.6).
-pub const MULTI_UPROBES: &str = "bpf_uprobe_multi_link_attach";
 
 impl Choices {
     /// For the running kernel.
@@ -32,7 +31,13 @@ impl Choices {
             types: KernelTypes::load(),
             syscalls: options.syscalls,
             allocations: options.allocations.is_some(),
+            probes: options.probes,
         }
+    }
+
+    /// How functions of programs are probed; `None` if this kernel has no suitable form.
+    pub fn probe_form(&self) -> Option<Form> {
+        self.probes.on(&self.types)
     }
 
     /// The running kernel's types.
@@ -46,7 +51,8 @@ impl Choices {
             "on_switch" => needed(self.types.switch_hands_over_state()),
             "on_switch_before_5_18" => needed(!self.types.switch_hands_over_state()),
             "on_blocked_stacks" => self.with_function("bpf_copy_from_user_task", "Linux 5.18"),
-            "on_place" | "on_task" => self.with_function(MULTI_UPROBES, "Linux 6.6"),
+            "on_place" | "on_task" if self.probe_form().is_some() => Choice::Load,
+            "on_place" | "on_task" => self.with_function(uprobes::COOKIE, "Linux 5.15"),
             "on_allocated" | "on_freed" => needed(self.allocations),
             "on_call_begin" | "on_ring_submit" | "on_ring_complete" if self.syscalls => self.at(section),
             "on_ring_answer" if self.syscalls && self.types.ring_answers_are_told() => Choice::Load,

@@ -27,6 +27,7 @@ mod syscall_windows;
 mod task_probes;
 mod trial;
 mod unwind_tables;
+pub(crate) mod uprobes;
 
 pub use calls::{CALL_MAPS, CallEntry, CountFrom, EntrySink};
 pub use counters::{COUNTERS_MAX, Counter, USUAL};
@@ -41,3 +42,4 @@ pub use span_probes::SpanPlace;
 pub use syscall_windows::{CallCost, SyscallCounts};
 pub use task_probes::{TaskPlaces, WaitPlace, Waiting};
 pub use unwind_tables::{MAPPINGS_MAX, MappedRows, ROWS_PENDING, UnwindTables};
+pub use uprobes::ProbeForm;

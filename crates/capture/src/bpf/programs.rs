@@ -5,7 +5,7 @@ use std::path::Path;
 
 use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, OpenMapMut, OpenObject, UprobeOpts};
 
-use super::choice::{Choice, Choices, MULTI_UPROBES};
+use super::choice::{Choice, Choices};
 use super::counters::COUNTERS_MAX;
 use super::kernel_types::KernelTypes;
 use super::loading::{Loaded, MissingSource};
@@ -13,6 +13,7 @@ use super::map_sizes::{self, Planned};
 use super::messages;
 use super::session::{Options, Stacks, Target};
 use super::slots::Layout;
+use super::uprobes::{self, Form};
 use crate::error::CaptureError;
 use crate::sources::{self, Attached, Source};
 
@@ -75,6 +76,9 @@ pub(super) fn configure(open: &mut OpenObject, setup: &Setup<'_>) -> libbpf_rs::
         let name = program.name().to_string_lossy().into_owned();
         let section = program.section().to_string_lossy().into_owned();
         program.set_autoload(choices.of(&name, &section) == Choice::Load);
+        if uprobes::PROGRAMS.contains(&name.as_str()) && choices.probe_form() == Some(Form::Single) {
+            program.set_attach_type(uprobes::SINGLE);
+        }
     }
     Ok(())
 }
@@ -100,7 +104,7 @@ fn scratches(options: &Options, types: &KernelTypes) -> u32 {
     const PROBE_SLOTS: u32 = 4;
     if options.allocations.is_some() {
         WITHOUT_PROBES + 2 * PROBE_SLOTS
-    } else if types.has_function(MULTI_UPROBES) {
+    } else if options.probes.on(types).is_some() {
         WITHOUT_PROBES + PROBE_SLOTS
     } else {
         WITHOUT_PROBES
@@ -265,6 +269,7 @@ mod tests {
             syscalls: true,
             allocations: Some("/no/library".into()),
             counters: crate::bpf::Counter::named("page-faults").into_iter().collect(),
+            probes: crate::bpf::ProbeForm::Best,
         };
         if let Err(error) = crate::doctor::bpf_ready() {
             return println!("skipped: BPF is not allowed here: {error}");

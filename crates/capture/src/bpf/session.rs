@@ -22,6 +22,7 @@ use super::syscall_windows::{self, CallCost, SyscallCounts, Window};
 use super::task_probes::{TaskPlaces, TaskProbes, Waiting};
 use super::trial::Trial;
 use super::unwind_tables::UnwindTables;
+use super::uprobes::{ProbeForm, Uprobes};
 use super::{entry, messages, programs};
 use crate::error::CaptureError;
 use crate::host::{OTHER_NUMBERS, is_in_first_pid_namespace};
@@ -66,6 +67,8 @@ pub struct Options {
     pub counters: Vec<Counter>,
     /// The library in the program that draws allocations (`preload/allocs.c`), if they are wanted.
     pub allocations: Option<PathBuf>,
+    /// How functions of programs are probed.
+    pub probes: ProbeForm,
 }
 
 impl Options {
@@ -79,6 +82,7 @@ impl Options {
             syscalls: true,
             counters: Vec::new(),
             allocations: Some(PathBuf::new()),
+            probes: ProbeForm::Best,
         }
     }
 }
@@ -120,6 +124,7 @@ pub struct Session {
     /// The programs at each timer were detached, because the bookkeeping of every CPU was known.
     timers_settled: bool,
     cpus: Vec<u16>,
+    uprobes: Uprobes,
     spans: SpanProbes,
     tasks: TaskProbes,
     window: Option<Window>,
@@ -162,6 +167,7 @@ impl Session {
             Err(error) => (Vec::new(), error.to_string()),
         };
         let events = Events::open(object, options)?;
+        let uprobes = Uprobes::start(object);
         messages::take();
         Ok(Session {
             events,
@@ -175,6 +181,7 @@ impl Session {
             timers: Vec::new(),
             timers_settled: false,
             cpus,
+            uprobes,
             spans: SpanProbes::default(),
             tasks: TaskProbes::default(),
             window: None,
@@ -521,7 +528,7 @@ impl Session {
 
     /// Tells from now on when a thread passes a place; an error says why that cannot be.
     pub fn arm_place(&mut self, at: &SpanPlace<'_>) -> Result<(), CaptureError> {
-        self.spans.arm(&self.loaded.object, at)
+        self.spans.arm(&self.loaded.object, &self.uprobes, at)
     }
 
     /// Takes the probe of a process's place away.
@@ -536,7 +543,12 @@ impl Session {
 
     /// Tells from now on how long tasks of a process wait for locks; an error says why that cannot be.
     pub fn arm_tasks(&mut self, at: &TaskPlaces<'_>) -> Result<(), CaptureError> {
-        self.tasks.arm(&self.loaded.object, at)
+        self.tasks.arm(&self.loaded.object, &self.uprobes, at)
+    }
+
+    /// Whether probes on a process's tasks are still being removed: [`Session::arm_tasks`] would wait for that.
+    pub fn are_tasks_being_removed(&self, tgid: u32) -> bool {
+        self.tasks.are_being_removed(&self.uprobes, tgid)
     }
 
     /// Takes the probes on a process's tasks away; gives which of them wait.
@@ -550,8 +562,8 @@ impl Session {
         self.counting = None;
         self.faults = FaultDraws::default();
         self.window = None;
-        self.spans.clear();
-        self.tasks.clear();
+        self.spans.clear(&self.loaded.object);
+        self.tasks.clear(&self.loaded.object);
         self.timers.clear();
         self.links.clear();
     }

@@ -1,15 +1,15 @@
 //! Probes at which spans of a runtime begin and end, in one process each (`bpf/spans.h`).
 //!
-//! They are links of the kind that takes many probes (Linux 6.6), each for one process without those that it starts, and end with the
-//! recorder, however that ends. Perf's uprobes would need more rights than a recorder keeps (CAP_SYS_ADMIN).
+//! Each is for one process without those that it starts, and ends with the recorder, however that ends ([`super::uprobes`]).
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use holdup_events::condition::{COMPARISONS_MAX, Comparison, Condition, Relation};
-use libbpf_rs::{Link, MapCore, MapFlags, Object, ProgramMut, UprobeMultiOpts};
+use libbpf_rs::{MapCore, MapFlags, Object};
 
 use super::messages;
+use super::uprobes::{Attached, Place, Point, Uprobes};
 use crate::error::CaptureError;
 
 /// A place in a binary of a process that spans begin or end at.
@@ -33,7 +33,7 @@ pub struct SpanPlace<'a> {
 
 /// The probes that are in place, by process and place.
 #[derive(Default)]
-pub(super) struct SpanProbes(BTreeMap<(u32, u32), Link>);
+pub(super) struct SpanProbes(BTreeMap<(u32, u32), Attached>);
 
 const PROGRAM: &str = "on_place";
 const GUARDS: &str = "place_guards";
@@ -49,9 +49,12 @@ const CONDITION_BYTES: usize = COMPARISONS_AT + COMPARISONS_MAX * COMPARISON_BYT
 
 impl SpanProbes {
     /// Puts a probe.
-    pub fn arm(&mut self, object: &Object, at: &SpanPlace<'_>) -> Result<(), CaptureError> {
-        let refused = |reason: String| CaptureError::Refused { reason };
-        let program = program_of_many(object, PROGRAM)?;
+    pub fn arm(
+        &mut self,
+        object: &Object,
+        uprobes: &Uprobes,
+        at: &SpanPlace<'_>,
+    ) -> Result<(), CaptureError> {
         let mut guard = [0u8; GUARD_BYTES];
         guard[LIMIT_AT..LIMIT_AT + 4].copy_from_slice(&at.per_second_max.to_ne_bytes());
         if let Some(condition) = at.condition {
@@ -59,16 +62,11 @@ impl SpanProbes {
             put_into(object, CONDITIONS, (&at.place.to_ne_bytes(), &bytes_of(condition)))?;
         }
         put_into(object, GUARDS, (&key(at.tgid, at.place), &guard))?;
-        let tgid = i32::try_from(at.tgid).map_err(|_| refused("no such process".to_owned()))?;
-        let one = UprobeMultiOpts {
-            offsets: vec![at.offset as usize],
-            ref_ctr_offsets: vec![at.semaphore as usize],
-            cookies: vec![u64::from(at.place)],
-            ..UprobeMultiOpts::default()
-        };
-        let put = program.attach_uprobe_multi_with_opts(tgid, at.file, "", one);
-        let link = put.map_err(|error| refused(messages::reason(&error)))?;
-        self.0.insert((at.tgid, at.place), link);
+        let point = Point { offset: at.offset, semaphore: at.semaphore, cookie: u64::from(at.place) };
+        let points = &[point];
+        let place = Place { program: PROGRAM, tgid: at.tgid, number: at.place, file: at.file, points };
+        let attached = uprobes.attach(object, &place)?;
+        self.0.insert((at.tgid, at.place), attached);
         messages::take();
         Ok(())
     }
@@ -90,21 +88,11 @@ impl SpanProbes {
         places.into_iter().for_each(|place| self.disarm(object, (tgid, place)));
     }
 
-    /// Takes all away.
-    pub fn clear(&mut self) {
-        self.0.clear();
+    /// Detaches all probes; none records anything from now on.
+    pub fn clear(&mut self, object: &Object) {
+        let places: Vec<(u32, u32)> = self.0.keys().copied().collect();
+        places.into_iter().for_each(|place| self.disarm(object, place));
     }
-}
-
-/// A program that is put at many places, one process at a time.
-pub(super) fn program_of_many<'a>(object: &'a Object, name: &str) -> Result<ProgramMut<'a>, CaptureError> {
-    let refused = |reason: String| CaptureError::Refused { reason };
-    let program = object.progs_mut().find(|program| program.name() == name);
-    let program = program.ok_or_else(|| refused(format!("no program {name}")))?;
-    if !program.autoload() {
-        return Err(refused("this kernel cannot put many probes at once (Linux 6.6 can)".to_owned()));
-    }
-    Ok(program)
 }
 
 pub(super) fn put_into(

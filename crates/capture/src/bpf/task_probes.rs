@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use holdup_events::Timestamp;
-use libbpf_rs::{Link, MapCore, MapFlags, Object, UprobeMultiOpts};
+use libbpf_rs::{MapCore, MapFlags, Object};
 
 use super::messages;
-use super::span_probes::{program_of_many, put_into};
+use super::span_probes::put_into;
+use super::uprobes::{Attached, Place, Point, Uprobes};
 use crate::error::CaptureError;
 use crate::lower;
 
@@ -58,7 +59,7 @@ pub struct Waiting {
 #[derive(Default)]
 pub(super) struct TaskProbes {
     /// With each one's generation.
-    links: BTreeMap<u32, (Link, u32)>,
+    links: BTreeMap<u32, (Attached, u32)>,
     /// The last one given.
     generation: u32,
 }
@@ -83,30 +84,29 @@ const GOES_ON: u64 = 1;
 
 impl TaskProbes {
     /// Puts the probes: all waits are told from now on.
-    pub fn arm(&mut self, object: &Object, at: &TaskPlaces<'_>) -> Result<(), CaptureError> {
-        let refused = |reason: String| CaptureError::Refused { reason };
-        let program = program_of_many(object, PROGRAM)?;
+    pub fn arm(
+        &mut self,
+        object: &Object,
+        uprobes: &Uprobes,
+        at: &TaskPlaces<'_>,
+    ) -> Result<(), CaptureError> {
         self.generation = self.generation.wrapping_add(1);
         put_into(object, GUARDS, (&at.tgid.to_ne_bytes(), &bytes_of(at, (self.generation, lower::now()))))?;
-        let tgid = i32::try_from(at.tgid).map_err(|_| refused("no such process".to_owned()))?;
-        let begins = at.waits.iter().map(|place| (place.offset, cookie(place)));
-        let all: Vec<(u64, u64)> = begins.chain(at.goes_on.iter().map(|offset| (*offset, GOES_ON))).collect();
-        let all = UprobeMultiOpts {
-            offsets: all.iter().map(|(offset, _)| *offset as usize).collect(),
-            cookies: all.iter().map(|(_, cookie)| *cookie).collect(),
-            ..UprobeMultiOpts::default()
-        };
-        let put = program.attach_uprobe_multi_with_opts(tgid, at.file, "", all);
-        let link = put.map_err(|error| refused(messages::reason(&error)))?;
-        self.links.insert(at.tgid, (link, self.generation));
+        let point = |offset: u64, cookie: u64| Point { offset, semaphore: 0, cookie };
+        let begins = at.waits.iter().map(|place| point(place.offset, cookie(place)));
+        let goes_on = at.goes_on.iter().map(|offset| point(*offset, GOES_ON));
+        let points: Vec<Point> = begins.chain(goes_on).collect();
+        let place = Place { program: PROGRAM, tgid: at.tgid, number: 0, file: at.file, points: &points };
+        let attached = uprobes.attach(object, &place)?;
+        self.links.insert(at.tgid, (attached, self.generation));
         messages::take();
         Ok(())
     }
 
     /// Takes those of a process away; gives who waits there, as far as that began while they were there.
     pub fn disarm(&mut self, object: &Object, tgid: u32) -> Vec<Waiting> {
-        let Some((link, generation)) = self.links.remove(&tgid) else { return Vec::new() };
-        drop(link);
+        let Some((attached, generation)) = self.links.remove(&tgid) else { return Vec::new() };
+        drop(attached);
         let map = |name: &'static str| object.maps().find(move |map| map.name() == name);
         // What stays costs its room.
         if let Some(guards) = map(GUARDS) {
@@ -125,9 +125,17 @@ impl TaskProbes {
         waiting.into_iter().map(|(one, _)| one).collect()
     }
 
-    /// Takes all away.
-    pub fn clear(&mut self) {
-        self.links.clear();
+    /// Whether probes of this process are still being removed: new ones would wait for that.
+    pub fn are_being_removed(&self, uprobes: &Uprobes, tgid: u32) -> bool {
+        uprobes.is_being_removed(PROGRAM, tgid, 0)
+    }
+
+    /// Detaches all probes; none records anything from now on.
+    pub fn clear(&mut self, object: &Object) {
+        let processes: Vec<u32> = self.links.keys().copied().collect();
+        for tgid in processes {
+            self.disarm(object, tgid);
+        }
     }
 }
 

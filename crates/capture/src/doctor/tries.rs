@@ -3,6 +3,7 @@
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::{fs, io};
 
+use crate::bpf::uprobes;
 use crate::mappings::read_maps;
 use crate::perf_ring::{self, Attr, flag};
 
@@ -52,17 +53,13 @@ fn load((kind, attached): (u32, u32)) -> io::Result<OwnedFd> {
     attr.call(PROG_LOAD)
 }
 
-/// Puts a probe on a function of this program that nobody calls, for this process alone, and takes it away again.
+const LINK_CREATE: libc::c_int = 28;
+const TYPE_KPROBE: u32 = 2;
+
+/// Probes a function of this program that is never called, in this process alone, with a link for many probes.
 pub fn function_probe() -> io::Result<()> {
-    const LINK_CREATE: libc::c_int = 28;
-    const TYPE_KPROBE: u32 = 2;
     const UPROBE_MULTI: u32 = 48;
-    let nowhere = || io::Error::other("the program does not find itself");
-    let own = std::process::id();
-    let address = never_called as *const () as u64;
-    let mapping = read_maps(own).into_iter().find(|one| (one.start..one.end).contains(&address));
-    let mapping = mapping.ok_or_else(nowhere)?;
-    let offset = address - mapping.start + mapping.file_offset;
+    let offset = offset_of_never_called()?;
     let program = load((TYPE_KPROBE, UPROBE_MULTI))?;
     let mut attr = BpfAttr([0; ATTR_BYTES]);
     attr.put(0, &program.as_raw_fd().to_ne_bytes());
@@ -70,8 +67,32 @@ pub fn function_probe() -> io::Result<()> {
     attr.put(16, &(c"/proc/self/exe".as_ptr() as u64).to_ne_bytes());
     attr.put(24, &(&raw const offset as u64).to_ne_bytes());
     attr.put(48, &1u32.to_ne_bytes());
-    attr.put(56, &own.to_ne_bytes());
+    attr.put(56, &std::process::id().to_ne_bytes());
     attr.call(LINK_CREATE).map(drop)
+}
+
+/// The same with a perf event, which a link with a number holds the program at.
+pub fn single_function_probe() -> io::Result<()> {
+    const PERF_EVENT: u32 = 41;
+    let event_type = uprobes::event_type().ok_or_else(|| io::Error::from_raw_os_error(libc::ENOSYS))?;
+    let mut event = uprobes::event_attr(event_type, (offset_of_never_called()?, 0));
+    event.config1 = c"/proc/self/exe".as_ptr() as u64;
+    let event = perf_ring::open(&event, 0, -1)?;
+    let program = load((TYPE_KPROBE, 0))?;
+    let mut attr = BpfAttr([0; ATTR_BYTES]);
+    attr.put(0, &program.as_raw_fd().to_ne_bytes());
+    attr.put(4, &event.as_raw_fd().to_ne_bytes());
+    attr.put(8, &PERF_EVENT.to_ne_bytes());
+    attr.put(16, &1u64.to_ne_bytes());
+    attr.call(LINK_CREATE).map(drop)
+}
+
+fn offset_of_never_called() -> io::Result<u64> {
+    let address = never_called as *const () as u64;
+    let mapping =
+        read_maps(std::process::id()).into_iter().find(|one| (one.start..one.end).contains(&address));
+    let mapping = mapping.ok_or_else(|| io::Error::other("the program does not find itself"))?;
+    Ok(address - mapping.start + mapping.file_offset)
 }
 
 #[inline(never)]
@@ -165,6 +186,21 @@ mod tests {
         assert_eq!(steal_of(guest, "cpu  1 2 3 4 5 6 7 0 0 0\n"), Steal::Silent);
         assert_eq!(steal_of(guest, ""), Steal::Silent);
         assert_eq!(steal_of("flags : fpu\n", "cpu 1 2 3 4 5 6 7 8"), Steal::NoHypervisor);
+    }
+
+    #[test]
+    fn functions_can_be_probed_in_both_forms() {
+        if let Err(error) = bpf_ready() {
+            return println!("skipped: BPF is not allowed here: {error}");
+        }
+        for (form, tried) in [("many", function_probe()), ("single", single_function_probe())] {
+            match tried {
+                Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EACCES)) => {
+                    println!("skipped: {form}: {error}");
+                }
+                tried => tried.unwrap_or_else(|error| panic!("{form}: {error}")),
+            }
+        }
     }
 
     #[test]

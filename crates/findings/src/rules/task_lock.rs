@@ -21,7 +21,7 @@
 //! which: who waits for a disk or a peer should do so before or behind the lock.
 //!
 //! ## Blind spots
-//! Waits are told from Linux 6.6 on, and where the runtime's functions are found (Go 1.17 and later, stripped or not). Where tasks
+//! Waits are recorded with BPF (before Linux 6.6 as root only) where the runtime's functions are found (Go 1.17 and later, stripped or not). Where tasks
 //! wait more than some thousand times a second, they are looked at in windows of each second; what is said of them is of these. A
 //! holder is whoever let the lock go to the next waiter: others may have had it in between. Channels are no locks.
 //!
