@@ -96,8 +96,7 @@ static __always_inline void forget_name(struct io_kiocb *request)
 		bpf_map_delete_elem(&ring_names, &name);
 }
 
-SEC("tp_btf/io_uring_submit_req")
-int BPF_PROG(on_ring_submit, struct io_kiocb *request)
+static __always_inline int begin_operation(struct io_kiocb *request)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct ring_operation operation = { .tid = task->pid, .tgid = task->tgid };
@@ -115,6 +114,19 @@ int BPF_PROG(on_ring_submit, struct io_kiocb *request)
 		keep_name(request, &operation);
 	probe_end(cpu, PROBE_SYSCALL, began);
 	return 0;
+}
+
+SEC("tp_btf/io_uring_submit_req")
+int BPF_PROG(on_ring_submit, struct io_kiocb *request)
+{
+	return begin_operation(request);
+}
+
+/* Linux 6.0 to 6.3. */
+SEC("tp_btf/io_uring_submit_sqe")
+int BPF_PROG(on_ring_submit_before_6_4, struct io_kiocb *request)
+{
+	return begin_operation(request);
 }
 
 static __always_inline struct wire_call_sums *operation_sums(struct per_cpu *cpu, struct wire_call_key *key,
@@ -175,25 +187,38 @@ int BPF_PROG(on_ring_complete, void *ring, struct io_kiocb *request)
 	return 0;
 }
 
-/* An answer of an operation that goes on comes without its request, where the kernel hands over what it answers. */
-SEC("tp_btf/io_uring_complete")
-int BPF_PROG(on_ring_answer, void *ring, struct io_kiocb *request, struct io_uring_cqe *answer)
+/* A completion without its request: the operation continues (multishot). */
+static __always_inline int count_completion(void *ring, __u64 user_data, long result)
 {
 	struct per_cpu *cpu = this_cpu();
-	struct ring_name name = { .ring = (__u64)ring };
+	struct ring_name name = { .ring = (__u64)ring, .user_data = user_data };
 	struct ring_named *named;
 	__u64 began;
 
-	if (request || !cpu)
-		return 0;
-	name.user_data = BPF_CORE_READ(answer, user_data);
 	named = bpf_map_lookup_elem(&ring_names, &name);
-	if (!named)
+	if (!cpu || !named)
 		return 0;
 	began = probe_begin(cpu, PROBE_SYSCALL);
-	count_operation(cpu, &named->operation, (struct io_kiocb *)named->request, BPF_CORE_READ(answer, res), false);
+	count_operation(cpu, &named->operation, (struct io_kiocb *)named->request, result, false);
 	probe_end(cpu, PROBE_SYSCALL, began);
 	return 0;
+}
+
+SEC("tp_btf/io_uring_complete")
+int BPF_PROG(on_ring_answer, void *ring, struct io_kiocb *request, struct io_uring_cqe *answer)
+{
+	if (request)
+		return 0;
+	return count_completion(ring, BPF_CORE_READ(answer, user_data), BPF_CORE_READ(answer, res));
+}
+
+/* Where the tracepoint passes the fields of the completion instead of the completion. */
+SEC("tp_btf/io_uring_complete")
+int BPF_PROG(on_ring_answer_by_fields, void *ring, struct io_kiocb *request, __u64 user_data, int result)
+{
+	if (request)
+		return 0;
+	return count_completion(ring, user_data, result);
 }
 
 #undef OPERATION

@@ -133,7 +133,11 @@ fn each_call_is_one_span() {
     if !is_active(&report) {
         return;
     }
-    assert!(said.starts_with("2 probes\n2 "), "an entry and a return are probed: {said}");
+    assert!(
+        said.starts_with("2 probes\n2 "),
+        "an entry and a return are probed: {said} {}",
+        report["sources"]
+    );
     let told = &report["told"][0];
     assert_eq!((&told["runtime"], &told["spans"]), (&Value::from("calls"), &Value::from(3000)), "{told}");
     assert_eq!((&told["own_spans"], &told["events"]), (&Value::from(3000), &Value::from(6000)));

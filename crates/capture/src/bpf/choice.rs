@@ -1,6 +1,6 @@
 //! Which programs of the object a recording has on this kernel.
 
-use super::kernel_types::KernelTypes;
+use super::kernel_types::{KernelTypes, RingCompletion};
 use super::session::Options;
 use super::uprobes::{self, Form, ProbeForm};
 use crate::sources;
@@ -15,6 +15,16 @@ pub enum Choice {
     /// This kernel has nothing that it could be attached to, or not what it calls; with the reason, a clause.
     Missing(String),
 }
+
+/// Programs of a recording that counts syscalls.
+const FOR_SYSCALLS: [&str; 6] = [
+    "on_call_begin",
+    "on_ring_submit",
+    "on_ring_submit_before_6_4",
+    "on_ring_complete",
+    "on_ring_answer",
+    "on_ring_answer_by_fields",
+];
 
 /// What [`Choice`]s depend on.
 pub struct Choices {
@@ -54,14 +64,27 @@ impl Choices {
             "on_place" | "on_task" if self.probe_form().is_some() => Choice::Load,
             "on_place" | "on_task" => self.with_function(uprobes::COOKIE, "Linux 5.15"),
             "on_allocated" | "on_freed" => needed(self.allocations),
-            "on_call_begin" | "on_ring_submit" | "on_ring_complete" if self.syscalls => self.at(section),
-            "on_ring_answer" if self.syscalls && self.types.ring_answers_are_told() => Choice::Load,
-            "on_ring_answer" if self.syscalls => {
-                Choice::Missing("tracepoint io_uring_complete of this kernel has other arguments".to_owned())
-            }
-            "on_call_begin" | "on_ring_submit" | "on_ring_complete" | "on_ring_answer" => Choice::NotNeeded,
+            name if FOR_SYSCALLS.contains(&name) && !self.syscalls => Choice::NotNeeded,
+            "on_ring_submit" if self.has_earlier_submit() => Choice::NotNeeded,
+            "on_ring_submit_before_6_4" => needed(self.has_earlier_submit()),
+            "on_ring_complete" => self.of_completion(|_| true),
+            "on_ring_answer" => self.of_completion(|form| form == RingCompletion::Whole),
+            "on_ring_answer_by_fields" => self.of_completion(|form| form == RingCompletion::Fields),
+            "on_call_begin" | "on_ring_submit" => self.at(section),
             _ if sources::of_program(program).is_none_or(|source| source.required()) => Choice::Load,
             _ => self.at(section),
+        }
+    }
+
+    /// `io_uring_submit_sqe` with the request as its first argument: Linux 6.0 to 6.3.
+    fn has_earlier_submit(&self) -> bool {
+        self.types.arguments("io_uring_submit_sqe") == Some(2)
+    }
+
+    fn of_completion(&self, is_for: impl Fn(RingCompletion) -> bool) -> Choice {
+        match self.types.ring_completion() {
+            Some(form) => needed(is_for(form)),
+            None => Choice::Missing("tracepoint io_uring_complete of this kernel has no request".to_owned()),
         }
     }
 

@@ -7,6 +7,15 @@ use libbpf_sys::{BTF_KIND_FUNC, BTF_KIND_TYPEDEF, btf, btf_type};
 /// The kernel's types, freed when dropped; null if it has none.
 pub struct KernelTypes(*mut btf);
 
+/// What the tracepoint `io_uring_complete` passes besides the ring and the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RingCompletion {
+    /// The completion.
+    Whole,
+    /// Its fields, one by one.
+    Fields,
+}
+
 impl KernelTypes {
     /// Those of the running kernel.
     pub fn load() -> KernelTypes {
@@ -33,9 +42,13 @@ impl KernelTypes {
         self.arguments("sched_switch").is_some_and(|count| count >= 4)
     }
 
-    /// Whether `io_uring_complete` hands over the answer as the program sees it, also of requests that go on.
-    pub fn ring_answers_are_told(&self) -> bool {
-        self.arguments("io_uring_complete") == Some(3)
+    /// What `io_uring_complete` passes; `None` before Linux 5.19, where the request is not among it.
+    pub fn ring_completion(&self) -> Option<RingCompletion> {
+        match self.arguments("io_uring_complete")? {
+            3 => Some(RingCompletion::Whole),
+            5.. => Some(RingCompletion::Fields),
+            _ => None,
+        }
     }
 
     /// The typedef that the kernel has for the function behind a tracepoint.
@@ -56,7 +69,7 @@ impl KernelTypes {
     }
 
     /// How many arguments a tracepoint hands over.
-    fn arguments(&self, tracepoint: &str) -> Option<u32> {
+    pub fn arguments(&self, tracepoint: &str) -> Option<u32> {
         // SAFETY: types live as long as the object. A typedef and a pointer name what they stand for.
         let behind = |found: *const btf_type| self.by_id(unsafe { (*found).__bindgen_anon_1.type_ });
         let function = behind(behind(self.tracepoint(tracepoint)?)?)?;

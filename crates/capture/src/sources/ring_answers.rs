@@ -6,7 +6,7 @@ use super::{Attached, Source};
 pub const SOURCE: Source = Source {
     name: "ring-answers",
     summary: "answers of io_uring's multishot operations",
-    programs: &["on_ring_answer"],
+    programs: &["on_ring_answer", "on_ring_answer_by_fields"],
     attached: Attached::OnDemand,
     without: "operations of io_uring that have many answers (multishot) are counted when they end",
 };

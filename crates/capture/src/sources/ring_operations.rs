@@ -6,7 +6,7 @@ use super::{Attached, Source};
 pub const SOURCE: Source = Source {
     name: "ring-operations",
     summary: "operations of io_uring: counts, errors, times and results, by thread",
-    programs: &["on_ring_submit", "on_ring_complete"],
+    programs: &["on_ring_submit", "on_ring_submit_before_6_4", "on_ring_complete"],
     attached: Attached::OnDemand,
     without: "operations of io_uring are not counted, only the calls that submit them",
 };
