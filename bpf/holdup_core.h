@@ -93,6 +93,13 @@ struct restart_block {
 		struct { int nfds; int has_timeout; unsigned long tv_sec, tv_nsec; } poll;
 	};
 };
+/* Linux 7.0. */
+struct timespec64 { __s64 tv_sec; long tv_nsec; };
+struct restart_block___end_time {
+	union {
+		struct { int nfds; int has_timeout; struct timespec64 end_time; } poll;
+	};
+};
 struct thread_info { __u32 status; };
 struct task_struct {
 	struct thread_info thread_info;

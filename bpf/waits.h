@@ -305,6 +305,19 @@ static __always_inline __u64 until(__s64 clock, __u64 ns)
 	return meaning && !(ns >> WIRE_TIMEOUT_SHIFT) ? ns | meaning << WIRE_TIMEOUT_SHIFT : 0;
 }
 
+/* When the poll that the thread repeats times out; 0 if this kernel keeps that elsewhere. */
+static __always_inline __u64 poll_end_ns(struct task_struct *task)
+{
+	struct restart_block___end_time *later = (void *)&task->restart_block;
+
+	if (bpf_core_field_exists(struct restart_block, poll.tv_sec))
+		return BPF_CORE_READ(task, restart_block.poll.tv_sec) * 1000000000ULL +
+		       BPF_CORE_READ(task, restart_block.poll.tv_nsec);
+	if (bpf_core_field_exists(later->poll.end_time))
+		return BPF_CORE_READ(later, poll.end_time.tv_sec) * 1000000000ULL + BPF_CORE_READ(later, poll.end_time.tv_nsec);
+	return 0;
+}
+
 /*
  * The call that `restart_syscall` goes on with: the kernel has it begin by itself where a stop interrupted one that has a time-out
  * (nanosleep, clock_nanosleep, poll, futex). Arguments are in their registers still; which call it was, the kernel keeps as a
@@ -325,10 +338,8 @@ static __always_inline void describe_restart(struct task_struct *task, const str
 		wait->timeout = until(!(call->arguments[1] & FUTEX_CLOCK_REALTIME), BPF_CORE_READ(task, restart_block.futex.time));
 	} else {
 		wait->syscall = SYS_POLL;
-		/* Linux 7.0 keeps the end as another type. */
-		if (flags && bpf_core_field_exists(struct restart_block, poll.tv_sec))
-			wait->timeout = until(1, BPF_CORE_READ(task, restart_block.poll.tv_sec) * 1000000000ULL +
-						 BPF_CORE_READ(task, restart_block.poll.tv_nsec));
+		if (flags && poll_end_ns(task))
+			wait->timeout = until(1, poll_end_ns(task));
 	}
 }
 
