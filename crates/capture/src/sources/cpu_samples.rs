@@ -1,12 +1,13 @@
 //! On-CPU samples: one cpu-clock event a CPU, each with the sampling program (`bpf/samples.h`).
 
-use super::{Attached, Source};
+use super::{Attached, Linux, Source};
 
 /// See the module.
 pub const SOURCE: Source = Source {
     name: "cpu-samples",
     summary: "what runs, sampled by the CPU clock",
     programs: &["on_sample"],
+    since: Linux(5, 15),
     attached: Attached::BySession,
     without: "running time is not split into user code and kernel",
 };

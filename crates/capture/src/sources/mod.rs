@@ -11,10 +11,22 @@ pub struct Source {
     pub summary: &'static str,
     /// Its programs in the object of `bpf/`.
     pub programs: &'static [&'static str],
+    /// The first kernel that has the tracepoints and helper functions that its programs use.
+    pub since: Linux,
     /// How its programs come to run.
     pub attached: Attached,
     /// What a recording lacks without it; empty: there is no recording without it.
     pub without: &'static str,
+}
+
+/// A version of the kernel: major and minor number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Linux(pub u32, pub u32);
+
+impl std::fmt::Display for Linux {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "{}.{}", self.0, self.1)
+    }
 }
 
 /// How programs come to run.

@@ -1,6 +1,6 @@
 //! Shootdowns: CPUs that are interrupted to forget translations of addresses, and who asks for it (`bpf/paging.h`).
 
-use super::{Attached, Source};
+use super::{Attached, Linux, Source};
 
 /// See the module.
 pub const SOURCE: Source = Source {
@@ -13,6 +13,7 @@ pub const SOURCE: Source = Source {
         "on_single_call_interrupt",
         "on_single_call_interrupt_end",
     ],
+    since: Linux(5, 15),
     attached: Attached::Throughout,
     without: "shootdowns are not counted",
 };

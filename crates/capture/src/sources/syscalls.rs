@@ -1,13 +1,14 @@
 //! Every syscall counted and timed (`bpf/calls.h`); each one is made slower by it. The program that counts is that of
 //! the windows, attached throughout.
 
-use super::{Attached, Source};
+use super::{Attached, Linux, Source};
 
 /// See the module.
 pub const SOURCE: Source = Source {
     name: "syscalls",
     summary: "every syscall: counts, errors, times and sizes, by thread and object",
     programs: &["on_call_begin"],
+    since: Linux(5, 15),
     attached: Attached::OnDemand,
     without: "syscalls are counted in short windows only",
 };

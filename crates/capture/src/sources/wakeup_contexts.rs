@@ -1,7 +1,7 @@
 //! In which context a wakeup happens: a thread, a timer, a soft or a device interrupt (`bpf/sched.h`).
 //! The programs at timers are taken away soon ([`crate::bpf::Session::settle`]).
 
-use super::{Attached, Source};
+use super::{Attached, Linux, Source};
 
 /// See the module.
 pub const SOURCE: Source = Source {
@@ -16,6 +16,7 @@ pub const SOURCE: Source = Source {
         "on_irq_begin",
         "on_irq_end",
     ],
+    since: Linux(5, 15),
     attached: Attached::Throughout,
     without: "wakeups by interrupts are taken for wakeups by the thread that was interrupted",
 };
