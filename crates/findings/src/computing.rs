@@ -67,7 +67,7 @@ pub fn of(trace: &Trace, analysis: &Analysis) -> Option<Computes> {
 fn share(trace: &Trace, analysis: &Analysis) -> Option<f64> {
     let derived = &analysis.derived;
     let useful = busiest::useful_of_cpus(trace, &derived.ledger, (&derived.cpus, derived.occupancy.cpus));
-    let worth = |finding: &&Finding| finding.gain.likely() >= CAUSE_MIN;
+    let worth = |finding: &&Finding| finding.gain.high >= CAUSE_MIN;
     let mut worthy = analysis.findings.iter().filter(worth).peekable();
     let least = if worthy.peek().is_some() { MUCH } else { MUCH_ALONE };
     let is_told = worthy.any(|finding| finding.confidence > Confidence::Low);

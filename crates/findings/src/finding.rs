@@ -16,6 +16,8 @@ pub struct Finding {
     pub cost_ns: u64,
     /// Share of the run's wall time that removing it would save, as an interval.
     pub gain: Gain,
+    /// The likely gain, between the ends of `gain`; `None`: it could not be estimated.
+    pub likely: Option<f64>,
     /// How sure.
     pub confidence: Confidence,
     /// Rows that anybody can check, the worst first.
@@ -24,25 +26,13 @@ pub struct Finding {
     pub advice: Vec<String>,
 }
 
-/// Share of the wall time, 0 to 1, that the run would be shorter.
+/// Share of the wall time, 0 to 1, that the run would be shorter: lower and upper bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Gain {
     /// Lower end.
     pub low: f64,
     /// Upper end.
     pub high: f64,
-}
-
-/// Where between what goes with a cause for sure and all that may go with it the truth lies, as a rule: of the casebook's
-/// pairs whose cause was really removed, the median lay at 0.79 to 0.86 of the way (three line-ups of 47 and 48 pairs).
-/// Taking the middle was 13 to 18 points off on average, this 9 to 14; 0.7 and 0.9 are within a point and a half of it.
-const AS_A_RULE: f64 = 0.8;
-
-impl Gain {
-    /// What a reader may count on: one number between the two ends.
-    pub fn likely(self) -> f64 {
-        self.low + AS_A_RULE * (self.high - self.low)
-    }
 }
 
 /// How sure a finding is.

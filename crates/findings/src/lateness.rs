@@ -63,6 +63,7 @@ pub(crate) fn judge(
                 summary,
                 cost_ns: used.harm_ns,
                 gain,
+                likely: None,
                 confidence,
                 evidence: Vec::new(),
                 advice,
@@ -101,7 +102,7 @@ fn herds(scene: &Scene) -> BTreeSet<(ProcessId, u64)> {
 /// Adds to a finding about a place of meeting what all such have: its evidence, and the slices that it charges.
 pub(crate) fn finding(scene: &Scene, used: &SiteUse, finding: Finding) -> Charged {
     let confidence = scene.confidence(finding.confidence);
-    let finding = Finding { confidence, evidence: evidence(scene, used), ..finding };
+    let finding = Finding { likely: None, confidence, evidence: evidence(scene, used), ..finding };
     Charged { finding, charge: charge(scene, used) }
 }
 

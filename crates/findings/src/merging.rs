@@ -348,6 +348,7 @@ mod tests {
                 summary: Vec::new(),
                 cost_ns: 0,
                 gain: Gain::default(),
+                likely: None,
                 confidence: Confidence::High,
                 evidence: Vec::new(),
                 advice: Vec::new(),

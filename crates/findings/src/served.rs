@@ -79,6 +79,7 @@ fn finding(scene: &Scene, used: &ServiceUse, words: Words) -> Finding {
         cost_ns: used.ns,
         // Some of it is needed: how much, nobody but the reader knows.
         gain: crate::finding::Gain { low: 0.0, high: most.high },
+        likely: None,
         // That it is done is seen; whether it is needed is not.
         confidence: scene.confidence(Confidence::Low),
         evidence: used

@@ -75,6 +75,7 @@ pub fn finding(
         summary: summary(scene, data, what),
         cost_ns: data.ns,
         gain: Gain { low: low * most.low, high: (high * most.high).min(1.0) },
+        likely: None,
         confidence: scene.confidence(sure),
         evidence: evidence(data),
         advice,

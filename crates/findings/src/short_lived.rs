@@ -78,6 +78,7 @@ pub fn finding(scene: &Scene, rule: &'static str) -> Option<Finding> {
         ],
         cost_ns: itself_ns as u64 + collecting_ns,
         gain: Gain { low: 0.0, high },
+        likely: None,
         // That it is allocated is told; whether it is needed is not.
         confidence: scene.confidence(Confidence::Low),
         evidence: seen

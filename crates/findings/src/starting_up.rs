@@ -123,6 +123,7 @@ fn judged(
         summary: summary(scene, (process, brood), kinds[*kind], [ns, error_ns, compiling_ns]),
         cost_ns: ns as u64 + charge.ns(),
         gain: Gain { low, high },
+        likely: None,
         // How much of the rest is code that a kept thread would have ready, nothing tells.
         confidence: scene.confidence(Confidence::Medium),
         evidence: brood.evidence.clone(),

@@ -5,7 +5,7 @@ use std::cell::OnceCell;
 use holdup_events::Trace;
 use holdup_events::recording::Rung;
 
-use crate::analysis::analyse;
+use crate::analysis::{Analysis, analyse};
 use crate::derive::class::{CLASSES, Class};
 use crate::derive::gc;
 use crate::derive::ledger;
@@ -17,7 +17,8 @@ use crate::derive::roles::Roles;
 use crate::derive::stacks::folding;
 use crate::derive::sweep::Sweep;
 use crate::derive::timelines::Timelines;
-use crate::removal::{self, Removal, collectors};
+use crate::finding::Finding;
+use crate::removal::{self, Removal, collectors, estimate};
 
 /// What should be changed.
 #[derive(Clone, Debug, Default)]
@@ -39,8 +40,10 @@ pub struct WhatIf {
     pub changes: Vec<String>,
     /// What the forecast rests on.
     pub assumed: Vec<String>,
-    /// How long it would take.
+    /// How long it would take. Where a finding of the report is about the same change, the bounds are those of the report.
     pub forecast: Forecast,
+    /// The likely length is `forecast.wall_ns`; false: it could not be estimated.
+    pub is_estimated: bool,
 }
 
 impl WhatIf {
@@ -66,8 +69,9 @@ pub fn what_if(trace: &Trace, ask: &Ask) -> Result<WhatIf, String> {
     let facts = Facts { trace, timelines: &timelines, roles: &roles, locks: &index, cpus };
     let mut answer = WhatIf::default();
     let mut removal = Removal::default();
+    let analysis = OnceCell::new();
     for subject in &ask.without {
-        let more = without(facts, subject, &mut answer)?;
+        let more = without(facts, subject, &analysis, &mut answer)?;
         removal.least.extend(more.least);
         removal.most.extend(more.most);
     }
@@ -76,7 +80,7 @@ pub fn what_if(trace: &Trace, ask: &Ask) -> Result<WhatIf, String> {
         changes.push(faster(trace, function, *times, &mut answer)?);
     }
     if let Some(count) = ask.cpus {
-        answer.changes.push(format!("{count} CPUs in place of {cpus}"));
+        answer.changes.push(format!("{count} CPUs instead of {cpus}"));
         changes.push(Change::Cpus(count));
     }
     if ask.no_preempt {
@@ -88,6 +92,10 @@ pub fn what_if(trace: &Trace, ask: &Ask) -> Result<WhatIf, String> {
     removal.most.extend(changes);
     let unchanged = Replays::new(facts);
     answer.forecast = forecast_between(facts, &removal.least, &removal.most, &unchanged);
+    answer.is_estimated = estimate::is_reproduced(answer.forecast.unchanged);
+    if let Some(finding) = ask.only_subject().and_then(|subject| reported(&analysis, subject)) {
+        answer.take_from(finding);
+    }
     answer.assumed.extend(endings(unchanged.endings().count()));
     answer.assumed.push(
         "Waits that nobody had in the recording are not foreseen: a lock or a queue may be the next to hold it up."
@@ -114,12 +122,62 @@ fn endings((told, timed): (usize, usize)) -> Option<String> {
     }
 }
 
-fn without(facts: Facts, subject: &str, answer: &mut WhatIf) -> Result<Removal, String> {
+impl Ask {
+    /// What should be left out, if nothing else should change.
+    fn only_subject(&self) -> Option<&str> {
+        match &self.without[..] {
+            [subject] if self.faster.is_empty() && self.cpus.is_none() && !self.no_preempt => Some(subject),
+            _ => None,
+        }
+    }
+}
+
+impl WhatIf {
+    /// Takes the gain from the report, so that both give one answer.
+    fn take_from(&mut self, finding: &Finding) {
+        let recorded_ns = self.forecast.recorded_ns as f64;
+        let left_ns = |gain: f64| (recorded_ns * (1.0 - gain)) as u64;
+        (self.forecast.low_ns, self.forecast.high_ns) =
+            (left_ns(finding.gain.high), left_ns(finding.gain.low));
+        self.is_estimated = finding.likely.is_some();
+        self.forecast.wall_ns =
+            finding.likely.map_or(u64::midpoint(self.forecast.low_ns, self.forecast.high_ns), left_ns);
+    }
+}
+
+/// The finding of the report that is about this subject: one by its number or rule, or a lock's.
+fn reported<'a>(analysis: &'a OnceCell<Analysis>, subject: &str) -> Option<&'a Finding> {
+    let findings = &analysis.get()?.findings;
+    if let Some(name) = subject.strip_prefix("rule:") {
+        return findings.get(place_of(findings, name)?);
+    }
+    let name = subject.strip_prefix("lock:")?;
+    findings
+        .iter()
+        .find(|finding| finding.rule == "lock-contention" && folding::matches(name, &finding.subject))
+}
+
+/// Position of a finding by its number in the report, or by its rule's name.
+fn place_of(findings: &[Finding], name: &str) -> Option<usize> {
+    match name.parse::<usize>() {
+        Ok(number) => number.checked_sub(1).filter(|place| *place < findings.len()),
+        Err(_) => findings.iter().position(|finding| finding.rule == name),
+    }
+}
+
+fn without(
+    facts: Facts,
+    subject: &str,
+    analysis: &OnceCell<Analysis>,
+    answer: &mut WhatIf,
+) -> Result<Removal, String> {
     if let Some(name) = subject.strip_prefix("lock:") {
-        return without_lock(facts, name, answer);
+        let removal = without_lock(facts, name, answer)?;
+        analysis.get_or_init(|| analyse(facts.trace));
+        return Ok(removal);
     }
     if let Some(name) = subject.strip_prefix("rule:") {
-        return without_finding(facts, name, answer);
+        return without_finding(facts, name, analysis.get_or_init(|| analyse(facts.trace)), answer);
     }
     if subject == "others" {
         answer.changes.push("without other programs".to_owned());
@@ -211,13 +269,13 @@ fn without_lock(facts: Facts, name: &str, answer: &mut WhatIf) -> Result<Removal
 }
 
 /// Leaves out what a finding of the report is about: by its number there, or by its rule's name.
-fn without_finding(facts: Facts, name: &str, answer: &mut WhatIf) -> Result<Removal, String> {
-    let analysis = analyse(facts.trace);
-    let place = match name.parse::<usize>() {
-        Ok(number) => number.checked_sub(1).filter(|place| *place < analysis.findings.len()),
-        Err(_) => analysis.findings.iter().position(|finding| finding.rule == name),
-    };
-    let Some(place) = place else {
+fn without_finding(
+    facts: Facts,
+    name: &str,
+    analysis: &Analysis,
+    answer: &mut WhatIf,
+) -> Result<Removal, String> {
+    let Some(place) = place_of(&analysis.findings, name) else {
         let known: Vec<String> =
             (1..).zip(&analysis.findings).map(|(n, one)| format!("{n} {}", one.rule)).collect();
         return Err(match known.is_empty() {

@@ -14,16 +14,21 @@ pub fn render_what_if(trace: &Trace, answer: &WhatIf, style: &Style) -> String {
     let mut lines = Vec::new();
     let changes = answer.changes.iter().map(|change| clean(change)).collect::<Vec<_>>().join(", ");
     let changes = if changes.is_empty() { "with nothing changed".to_owned() } else { changes };
+    let (shortest, longest) = (duration(forecast.low_ns), duration(forecast.high_ns));
+    let length = match answer.is_estimated {
+        true => format!("{} ({shortest} to {longest})", duration(forecast.wall_ns)),
+        false => format!("between {shortest} and {longest}"),
+    };
     let head = format!(
-        "{} {changes}: {} in place of {} ({} to {}).",
+        "{} {changes}: {length} instead of {}.",
         clean(&trace.manifest.command.join(" ")),
-        duration(forecast.wall_ns),
         duration(forecast.recorded_ns),
-        duration(forecast.low_ns),
-        duration(forecast.high_ns),
     );
     lines.extend(wrap(&head, style.columns(), 2).iter().map(|line| style.paint(Tint::Strong, line)));
-    lines.push(format!("  gain {} ({} to {})", signed(gain), signed(low), signed(high)));
+    lines.push(match answer.is_estimated {
+        true => format!("  gain {} ({} to {})", signed(gain), signed(low), signed(high)),
+        false => format!("  gain {} to {}", signed(low), signed(high)),
+    });
     lines.push(String::new());
     lines.push(style.paint(Tint::Heading, "THREAD TIME"));
     for (class, before, after) in answer.classes() {
@@ -71,10 +76,10 @@ pub fn what_if_json(answer: &WhatIf) -> Value {
         "schema_version": crate::json::SCHEMA_VERSION,
         "changes": answer.changes,
         "recorded_ns": forecast.recorded_ns,
-        "wall_ns": forecast.wall_ns,
+        "wall_ns": answer.is_estimated.then_some(forecast.wall_ns),
         "wall_low_ns": forecast.low_ns,
         "wall_high_ns": forecast.high_ns,
-        "gain": gain,
+        "gain": answer.is_estimated.then_some(gain),
         "gain_low": low,
         "gain_high": high,
         "unchanged": forecast.unchanged,

@@ -132,6 +132,7 @@ mod tests {
             summary: Vec::new(),
             cost_ns: 1,
             gain: Gain::default(),
+            likely: None,
             confidence: Confidence::High,
             evidence: Vec::new(),
             advice: Vec::new(),

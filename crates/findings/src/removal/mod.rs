@@ -8,6 +8,7 @@ mod calls;
 mod causes;
 pub mod collectors;
 mod division;
+pub mod estimate;
 mod forks;
 mod peers;
 
@@ -228,6 +229,7 @@ pub fn forecast_gains(facts: Facts, derived: &Derived, findings: &mut [Charged])
     for Charged { finding, charge } in findings {
         if COMPUTED.contains(&finding.rule) {
             finding.gain = widened(finding.gain);
+            estimate::note_forecast(finding);
         }
         if !FORECAST.contains(&finding.rule) || finding.gain.high < enough {
             continue;
@@ -237,6 +239,9 @@ pub fn forecast_gains(facts: Facts, derived: &Derived, findings: &mut [Charged])
         let forecast = forecast_between(facts, &removal.least, &removal.most, unchanged);
         let (_, timed) = unchanged.endings().count();
         finding.gain = merged((facts.trace, derived), (finding, charge), &forecast);
+        if estimate::is_reproduced(forecast.unchanged) {
+            estimate::note_forecast(finding);
+        }
         let cost = finding.cost_ns as f64 / derived.ledger.total_ns.max(1) as f64;
         let may_be_nothing = forecast.may_be_nothing() || is_there_anyway(finding);
         if may_be_nothing && cost < COSTS_LITTLE || is_a_hint((facts.trace, derived), (finding, charge)) {

@@ -111,7 +111,7 @@ fn finding(scene: &Scene, asked: &InGroups, share: f64) -> Charged {
         summary,
         cost_ns: asked.idle_ns,
         gain: Gain { low: 0.0, high: share },
-        confidence: scene.confidence(sure),
+        likely: None, confidence: scene.confidence(sure),
         evidence: scene.longest_of(&asked.waited, |_| "waits for the rest of a group".to_owned()),
         advice: vec![
             "Begin the next question as soon as any is answered: workers that take from one list, or a limit on how many are under way, in place of groups that are awaited whole (Promise.all, gather, invokeAll, a WaitGroup for each chunk)".into(),

@@ -96,7 +96,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         summary,
         cost_ns: total,
         gain,
-        confidence: scene.confidence(confidence),
+        likely: None, confidence: scene.confidence(confidence),
         evidence: scene.longest(
             |slice| scene.class(slice) == Some(Class::IoWait),
             |slice| format!("waits for the disk in {}", syscall_said(scene.trace.wait(slice.wait).syscall)),

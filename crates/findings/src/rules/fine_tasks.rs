@@ -93,7 +93,7 @@ fn finding(scene: &Scene, pool: &Handing) -> Finding {
         ],
         cost_ns: pool.ns,
         gain: most,
-        confidence: scene.confidence(Confidence::Medium),
+        likely: None, confidence: scene.confidence(Confidence::Medium),
         evidence: pool
             .seen
             .iter()

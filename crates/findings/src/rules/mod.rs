@@ -124,7 +124,7 @@ rules! {
 /// What all rules say.
 #[derive(Debug, Default)]
 pub struct Judgement {
-    /// Ranked, the most rewarding first.
+    /// Ranked, the surest gain first.
     pub findings: Vec<Finding>,
     /// The slices that each of them charges.
     pub charges: Vec<Charge>,
@@ -153,9 +153,9 @@ const ALONE_BY_LOCK: &str = interpreter_lock::INFO.name;
 fn without_fallback(found: &mut Vec<Charged>) {
     let others = found.iter().map(|one| &one.finding).filter(|one| one.rule != FALLBACK && !is_hint(one));
     let by_lock = others.clone().any(|finding| finding.rule == ALONE_BY_LOCK);
-    let known = others.map(expected).fold(0.0, f64::max);
+    let known = others.map(promised).fold(0.0, f64::max);
     found
-        .retain(|one| one.finding.rule != FALLBACK || !by_lock && known < KNOWN_MIN * expected(&one.finding));
+        .retain(|one| one.finding.rule != FALLBACK || !by_lock && known < KNOWN_MIN * promised(&one.finding));
 }
 
 /// It gains something, tells of what is wrong, or is what was asked for.
@@ -165,9 +165,9 @@ fn is_worth_it(finding: &Finding) -> bool {
 
 /// Judges every rule.
 ///
-/// What a flight recorder saved it for comes first; hints come last, whatever they promise, and work that may be needed comes behind what
-/// surely gains something. Otherwise the likely gain decides, less what of it is doubtful
-/// ([`LIKELY`]), then confidence, then cost; the order of the registry breaks ties.
+/// What a flight recorder saved it for comes first. Hints come last, whatever they promise. Work that may be needed comes after what
+/// surely gains something. Otherwise the lower bound of the gain decides, in steps of [`STEP`], then the upper bound, lowered where the
+/// finding is doubtful ([`DOUBTFUL`]), then confidence, then cost. The order of the registry breaks ties.
 pub fn judge(facts: Facts, derived: &Derived) -> Judgement {
     let scene = Scene::new(facts.trace, derived, facts.timelines);
     let (mut found, mut skipped) = (Vec::new(), Vec::new());
@@ -183,6 +183,8 @@ pub fn judge(facts: Facts, derived: &Derived) -> Judgement {
         one.finding.confidence = Confidence::Low;
     }
     removal::without_recording(facts.trace, derived, &mut found);
+    removal::estimate::bound_by_cpus(facts.trace, derived, &mut found);
+    removal::estimate::estimate(&mut found);
     without_fallback(&mut found);
     let is_any_sure = found.iter().any(|one| !is_hint(&one.finding) && one.finding.gain.low >= SURE_GAIN);
     found.sort_by(|a, b| {
@@ -191,7 +193,8 @@ pub fn judge(facts: Facts, derived: &Derived) -> Judgement {
         let rank = |finding: &Finding| (finding.rule != ASKED_FOR, is_hint(finding), is_behind(finding));
         rank(a)
             .cmp(&rank(b))
-            .then_with(|| expected(b).total_cmp(&expected(a)))
+            .then_with(|| sure_steps(b).cmp(&sure_steps(a)))
+            .then_with(|| promised(b).total_cmp(&promised(a)))
             .then_with(|| b.confidence.cmp(&a.confidence))
             .then_with(|| b.cost_ns.cmp(&a.cost_ns))
     });
@@ -248,14 +251,22 @@ pub(crate) fn spread_over(facts: Facts, derived: &Derived) -> f64 {
     serial_section::spread(&Scene::new(facts.trace, derived, facts.timelines))
 }
 
-/// So much of what a finding of medium confidence promises is counted when it is ranked: of two causes that promise nearly the
-/// same, the surer comes first.
-const LIKELY: f64 = 0.85;
+/// Lower bounds that differ by less than this share of the run count as equal: upper bounds decide then.
+const STEP: f64 = 0.1;
 
-/// What a finding promises, by how sure it is.
-fn expected(finding: &Finding) -> f64 {
-    let sure = if finding.confidence == Confidence::High { 1.0 } else { LIKELY };
-    sure * finding.gain.likely()
+/// Weight of the upper bound of a finding whose confidence is not high: of two causes that may gain nearly the same, the surer
+/// comes first.
+const DOUBTFUL: f64 = 0.85;
+
+/// What is surely gained, in whole steps.
+fn sure_steps(finding: &Finding) -> u32 {
+    (finding.gain.low / STEP) as u32
+}
+
+/// What may be gained, weighted by how sure the finding is.
+fn promised(finding: &Finding) -> f64 {
+    let weight = if finding.confidence == Confidence::High { 1.0 } else { DOUBTFUL };
+    weight * finding.gain.high
 }
 
 fn is_hint(finding: &Finding) -> bool {

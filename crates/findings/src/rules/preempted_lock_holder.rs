@@ -146,7 +146,7 @@ fn finding(scene: &Scene, lock: &LockHolding, occupants: &[(ThreadId, u64)]) -> 
         summary,
         cost_ns,
         gain,
-        confidence: scene.confidence(sure),
+        likely: None, confidence: scene.confidence(sure),
         evidence: scene.longest_of_both(
             (&held, &|slice| format!("holds {name} and waits for CPU {}", slice.cpu.0)),
             (&waits, &|_| format!("waits for {name}, whose holder has no CPU")),

@@ -118,7 +118,7 @@ fn finding(scene: &Scene, mut job: Job) -> Option<Charged> {
         summary: summary(scene, &job, total),
         cost_ns: charge.ns(),
         gain: Gain { low: 0.0, high },
-        confidence: scene.confidence(Confidence::Medium),
+        likely: None, confidence: scene.confidence(Confidence::Medium),
         evidence: scene.longest_of(&charge, |_| "waits for a child, beside which there is no other".to_owned()),
         advice: vec![
             "Start it earlier, beside what does not need it (in a build: name what exactly depends on it), and the longest step first".into(),

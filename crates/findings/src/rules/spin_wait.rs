@@ -96,7 +96,7 @@ fn finding(scene: &Scene, spin: &SpinUse) -> Finding {
         summary: summary(scene, spin),
         cost_ns: spin.ns,
         gain: scene.gain(&spin.stall, |_, spun| spun),
-        confidence: scene.confidence(sure),
+        likely: None, confidence: scene.confidence(sure),
         evidence: evidence(spin),
         advice: advice(scene, spin),
     }

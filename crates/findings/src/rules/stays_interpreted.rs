@@ -76,7 +76,7 @@ fn finding(scene: &Scene, one: &Interpreted) -> Option<Finding> {
         ],
         cost_ns: one.ns,
         gain: Gain { low, high },
-        confidence: scene.confidence(Confidence::High),
+        likely: None, confidence: scene.confidence(Confidence::High),
         evidence: evidence(scene, one),
         advice: vec![
             format!(

@@ -113,7 +113,7 @@ fn charged(scene: &Scene, used: &SiteUse) -> Charged {
         summary,
         cost_ns: used.harm_ns,
         gain: Gain { low, high },
-        confidence,
+        likely: None, confidence,
         evidence: Vec::new(),
         advice: match asked {
             Some(asked) => vec![asked.advice],

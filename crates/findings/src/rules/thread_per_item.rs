@@ -210,7 +210,7 @@ fn finding(scene: &Scene, process: ProcessId, brood: &Brood) -> Option<Charged> 
         .collect(),
         cost_ns: starting.ns as u64 + charge.ns(),
         gain: Gain { low, high },
-        confidence: scene.confidence(sure),
+        likely: None, confidence: scene.confidence(sure),
         evidence: starting.evidence,
         advice: advice(in_turn),
     };

@@ -86,6 +86,7 @@ fn kept_of(rule: &'static str, who: &str) -> Vec<&'static str> {
         summary: Vec::new(),
         cost_ns: 1,
         gain: Gain { low: gain, high: gain },
+        likely: None,
         confidence: Confidence::High,
         evidence: Vec::new(),
         advice: Vec::new(),

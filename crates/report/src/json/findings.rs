@@ -8,7 +8,7 @@ use super::tid;
 
 /// As `docs/json.md` has it.
 pub(super) fn in_report(trace: &Trace, finding: &Finding) -> Value {
-    with(finding, |row| {
+    with(trace, finding, |row| {
         let mut out = evidence(row, row.start);
         out["tid"] = json!(tid(trace, row.thread));
         out
@@ -17,7 +17,7 @@ pub(super) fn in_report(trace: &Trace, finding: &Finding) -> Value {
 
 /// As `docs/viewer-api.md` has it.
 pub(crate) fn in_viewer(trace: &Trace, finding: &Finding) -> Value {
-    with(finding, |row| {
+    with(trace, finding, |row| {
         let slice = row.slice(trace);
         let mut out = evidence(row, Timestamp(row.start.since(trace.start()).0));
         out["row"] = json!(slice.map_or(-1, |(row, ..)| row as i64));
@@ -25,13 +25,14 @@ pub(crate) fn in_viewer(trace: &Trace, finding: &Finding) -> Value {
     })
 }
 
-fn with(finding: &Finding, evidence: impl Fn(&Evidence) -> Value) -> Value {
+fn with(trace: &Trace, finding: &Finding, evidence: impl Fn(&Evidence) -> Value) -> Value {
     json!({
         "rule": finding.rule,
         "subject": finding.subject,
         "summary": finding.summary,
         "cost_ns": finding.cost_ns,
-        "gain": {"low": finding.gain.low, "likely": finding.gain.likely(), "high": finding.gain.high},
+        "gain": {"low": finding.gain.low, "likely": finding.likely, "high": finding.gain.high},
+        "throughput": throughput(trace, finding),
         "confidence": finding.confidence,
         "evidence": finding.evidence.iter().map(evidence).collect::<Value>(),
         "advice": finding.advice,
@@ -45,5 +46,18 @@ fn evidence(row: &Evidence, start: Timestamp) -> Value {
         "start_ns": start.0,
         "duration_ns": row.duration.0,
         "note": row.note,
+    })
+}
+
+/// How many times as much work the same time would hold; null of a recording that covers a whole run.
+fn throughput(trace: &Trace, finding: &Finding) -> Value {
+    if !trace.is_part_of_run() {
+        return Value::Null;
+    }
+    let times = |gain: f64| (gain < 1.0).then(|| 1.0 / (1.0 - gain));
+    json!({
+        "low": times(finding.gain.low),
+        "likely": finding.likely.and_then(times),
+        "high": times(finding.gain.high),
     })
 }

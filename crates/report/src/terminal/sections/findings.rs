@@ -6,7 +6,7 @@ use crate::numbers::{counted, percent, share, whole_percent};
 use crate::terminal::View;
 use crate::text::{Tint, clean, shell_word, width, wrap};
 
-pub(super) const SUMMARY: &str = "What holds the program up, the most rewarding first";
+pub(super) const SUMMARY: &str = "What holds the program up, the surest gain first";
 
 const INDENT: usize = 3;
 
@@ -35,7 +35,7 @@ fn one(view: &View, number: usize, finding: &Finding) -> Vec<String> {
         Confidence::Medium => ("medium", Tint::Warning),
         Confidence::Low => ("low", Tint::Faint),
     };
-    let gain = gain(finding);
+    let gain = gain(view, finding);
     let name = clean(finding.rule);
     let plain = format!("{number:>2} {name}   {gain}   sure: {sure}");
     let head = format!(
@@ -79,11 +79,39 @@ fn moment_in(start_ns: u64, length_ns: u64) -> String {
     format!("{}.{:0width$}", at / whole, at % whole, width = count as usize)
 }
 
-/// The gain as what is likely and its two ends.
-fn gain(finding: &Finding) -> String {
+/// Maximum number of busy CPUs of a process that counts as idle: what its waits cost shows only under load.
+const IDLE_MAX: f64 = 0.02;
+
+/// The likely gain with its bounds. Without a likely one, the bounds alone.
+fn gain(view: &View, finding: &Finding) -> String {
     let Gain { low, high } = finding.gain;
-    let likely = whole_percent(finding.gain.likely());
-    format!("gain {likely} % ({}..{})", whole_percent(low), whole_percent(high))
+    if view.trace.is_part_of_run() {
+        let busy = share(view.analysis.derived.ledger.running_ns(), view.trace.wall().0);
+        return if busy < IDLE_MAX { "gain unknown: nearly idle".to_owned() } else { throughput(finding) };
+    }
+    let [low, high] = [low, high].map(whole_percent);
+    match finding.likely.map(whole_percent) {
+        Some(likely) => format!("gain {likely} % ({low}..{high})"),
+        None if low == "0" => format!("gain up to {high} %"),
+        None => format!("gain {low}..{high} %"),
+    }
+}
+
+/// The same of a recording that covers a part of a longer run: how much more work would be done in the same time.
+fn throughput(finding: &Finding) -> String {
+    let Gain { low, high } = finding.gain;
+    let [low, high] = [low, high].map(times_as_much);
+    match finding.likely.map(times_as_much) {
+        Some(likely) => format!("throughput × {likely} ({low}..{high})"),
+        None => format!("throughput up to × {high}"),
+    }
+}
+
+/// Work in the same time, if the same work took this share less time. Beyond ten times the figure says little.
+fn times_as_much(gain: f64) -> String {
+    const MOST: f64 = 10.0;
+    let times = 1.0 / (1.0 - gain).max(1.0 / (2.0 * MOST));
+    if times > MOST { format!("{MOST:.0}+") } else { format!("{times:.1}") }
 }
 
 fn paragraph(view: &View, text: &str, indent: usize) -> Vec<String> {
