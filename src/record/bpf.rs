@@ -212,6 +212,8 @@ impl Ready {
     pub fn run(self, subject: Subject) -> Result<Outcome> {
         let Ready { mut recording, mut budget, length, start_ns, mappings_missing } = self;
         let mut watched = let_go(subject)?;
+        let start_ns = watched.released().map_or(start_ns, |released| released.0);
+        recording.restart_at(Timestamp(start_ns));
         recording.syscalls.begin();
         let before = super::own_cost();
         let left = super::start_clock(length);
@@ -539,6 +541,8 @@ impl Loop {
         returned_cpus::look(session, mappings.as_mut(), targets, &mut |event| journal.push(&event));
         // To detach takes a while, on a busy machine a fifth of a second, in which less and less is seen of programs that go on.
         let end_ns = lower::now().0;
+        // Work after the end disturbs no thread of the recording.
+        let before_end = super::cost_since(before);
         self.tell_at_the_end(Timestamp(end_ns));
         let (calls, calls_cpu_ns) =
             self.calls.finish(&self.session, Timestamp(end_ns), &mut |event| self.journal.push(&event));
@@ -546,23 +550,17 @@ impl Loop {
         self.session.detach();
         while self.drain() > 0 {}
         // Rings were told of meanwhile, too.
-        let told = (&self.targets, Timestamp(end_ns));
-        let rings = self.rings.finish(told, &mut |event| self.journal.push(&event));
+        let rings =
+            self.rings.finish((&self.targets, Timestamp(end_ns)), &mut |event| self.journal.push(&event));
         self.save_last(Timestamp(end_ns));
         let counters = self.session.counters();
-        let probes = self.probe_cost();
+        let cost = self.cost_until(&before_end, calls_cpu_ns);
         privileges::run_at_once(false);
         privileges::run_like_others();
         let (all, journal) = ((Timestamp(start_ns), Timestamp(end_ns)), &mut self.journal);
         self.decoder.tell_last_gaps(&self.session.next_numbers(), all, &mut |event| journal.push(&event));
         self.account_losses(&counters.lost, end_ns);
         self.journal.flush();
-        let mut cost = super::cost_since(before);
-        cost.probes_cpu_ns = probes.total_ns as u64 + calls_cpu_ns;
-        cost.probes_cpu_error_ns = probes.error_ns as u64;
-        cost.stacks_cpu_ns = (probes.stacks_ns + probes.waker_stacks_ns) as u64;
-        cost.budget_percent = self.budget_percent;
-        cost.switches = self.tally.switches;
         let mut sources = recorded_streams(&counters);
         self.tell_of_allocations(&mut sources);
         lacks(&mut sources, sources::CPU_SAMPLES, &[&samples_missing]);
@@ -587,10 +585,23 @@ impl Loop {
             let why = format!("{}: {}", missing.reason, missing.source.without);
             not_recorded(&mut sources, missing.source.name, why);
         }
-        let dropped = self.journal.dropped().cloned();
-        let roots = std::mem::take(&mut self.roots);
+        let (dropped, roots) = (self.journal.dropped().cloned(), std::mem::take(&mut self.roots));
         self.journal.land();
         Outcome { start_ns, end_ns, ending, memory: None, cost, sources, dropped, roots }
+    }
+
+    /// The cost of the recording. `recorder` is the recorder's part of it, and `calls_cpu_ns` that of counting syscalls.
+    fn cost_until(&self, recorder: &Cost, calls_cpu_ns: u64) -> Cost {
+        let probes = self.probe_cost();
+        Cost {
+            recorder_cpu_ns: recorder.recorder_cpu_ns,
+            probes_cpu_ns: probes.total_ns as u64 + calls_cpu_ns,
+            probes_cpu_error_ns: probes.error_ns as u64,
+            stacks_cpu_ns: (probes.stacks_ns + probes.waker_stacks_ns) as u64,
+            budget_percent: self.budget_percent,
+            switches: self.tally.switches,
+            ..super::own_cost()
+        }
     }
 
     /// What is read of maps once it has all happened.

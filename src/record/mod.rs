@@ -251,6 +251,7 @@ fn complete(
     manifest.begin_at(Timestamp(outcome.start_ns));
     manifest.end_ns = outcome.end_ns.max(outcome.start_ns);
     manifest.exit_status = outcome.ending.map(Ending::shell_status);
+    manifest.exit_signal = outcome.ending.and_then(Ending::signal);
     manifest.cost = outcome.cost;
     manifest.memory = outcome.memory;
     manifest.sources = outcome.sources;
@@ -332,6 +333,14 @@ impl Watched {
     fn wait(&mut self) -> Option<Ending> {
         match self {
             Watched::Child(child) => Some(child.wait()),
+            Watched::Process(_) | Watched::Machine => None,
+        }
+    }
+
+    /// When a program of ours was released. Its wait for the recorder before that is not part of the recording.
+    fn released(&self) -> Option<Timestamp> {
+        match self {
+            Watched::Child(child) => Some(child.released()),
             Watched::Process(_) | Watched::Machine => None,
         }
     }

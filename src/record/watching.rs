@@ -111,6 +111,15 @@ impl Loop {
         }
     }
 
+    /// Moves the start to the release of the program; no event has been drained since [`Loop::begin_at`].
+    pub(super) fn restart_at(&mut self, start: Timestamp) {
+        let mark = self.mark();
+        match &mut self.journal {
+            Output::Flight(flight) => flight.restart_at(start, mark),
+            Output::Journal(journal, _) => journal.begin_at(start),
+        }
+    }
+
     /// Shows what came since the last look to who watches.
     fn look(&mut self, now: Timestamp) {
         let spent = self.spent();

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use holdup_events::Trace;
 use holdup_events::recording::Rung;
+use holdup_findings::too_short::is_too_short;
 
 /// What was lost, by source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,6 +43,11 @@ pub(crate) fn cost_cpu_ns(trace: &Trace) -> u64 {
     trace.manifest.cost.recorder_cpu_ns.saturating_add(trace.manifest.cost.probes_cpu_ns)
 }
 
+/// [`cost_cpu_ns`] as a share of all that the CPUs had to give. `None` if the recording is too short for it.
+pub(crate) fn cost_share(trace: &Trace) -> Option<f64> {
+    of_machine(trace, cost_cpu_ns(trace)).filter(|_| !is_too_short(trace))
+}
+
 /// What a recording that cost more than its budget (percent of the CPUs) would have cost without stacks (ns): nothing
 /// that a budget can leave out. `None`: it kept to the budget, or had none.
 pub(crate) fn over_budget(trace: &Trace) -> Option<(f64, u64)> {
@@ -62,6 +68,35 @@ pub(crate) fn of_machine(trace: &Trace, ns: u64) -> Option<f64> {
 pub(crate) fn bytes_per_switch(trace: &Trace) -> Option<f64> {
     let cost = &trace.manifest.cost;
     (cost.switches > 0).then(|| cost.bytes as f64 / cost.switches as f64)
+}
+
+/// Names of signals by number, as on x86-64 and Arm.
+const SIGNALS: [(i32, &str); 17] = [
+    (1, "SIGHUP"),
+    (2, "SIGINT"),
+    (3, "SIGQUIT"),
+    (4, "SIGILL"),
+    (5, "SIGTRAP"),
+    (6, "SIGABRT"),
+    (7, "SIGBUS"),
+    (8, "SIGFPE"),
+    (9, "SIGKILL"),
+    (10, "SIGUSR1"),
+    (11, "SIGSEGV"),
+    (12, "SIGUSR2"),
+    (13, "SIGPIPE"),
+    (14, "SIGALRM"),
+    (15, "SIGTERM"),
+    (24, "SIGXCPU"),
+    (31, "SIGSYS"),
+];
+
+/// `signal 9 (SIGKILL)`; without a name for a rare one.
+pub(crate) fn signal(number: i32) -> String {
+    match SIGNALS.iter().find(|(known, _)| *known == number) {
+        Some((_, name)) => format!("signal {number} ({name})"),
+        None => format!("signal {number}"),
+    }
 }
 
 /// The stable name of a rung.

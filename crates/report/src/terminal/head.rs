@@ -4,6 +4,7 @@
 use holdup_events::recording::{Fired, Rung};
 use holdup_findings::derive::timelines::Timelines;
 use holdup_findings::moment::Moments;
+use holdup_findings::too_short::{JUDGED_NS_MIN, is_too_short};
 
 use crate::figures;
 use crate::numbers::{counted, duration, percent, rounded};
@@ -29,6 +30,11 @@ pub(super) fn lines(view: &View) -> Vec<String> {
     if view.trace.manifest.recovered {
         let text = "Recovered: the recorder did not end in order; this is what it had written by then.";
         lines.extend(wrap(text, columns, 0).iter().map(|line| view.style.paint(Tint::Warning, line)));
+    }
+    if is_too_short(view.trace) {
+        let at_least = duration(JUDGED_NS_MIN);
+        let text = format!("Too short to judge: below {at_least}, shares and findings are hints at most.");
+        lines.extend(wrap(&text, columns, 0).iter().map(|line| view.style.paint(Tint::Warning, line)));
     }
     if let Some(text) = rung(view) {
         lines.extend(wrap(&text, columns, 2).iter().map(|line| view.style.paint(Tint::Warning, line)));
@@ -94,17 +100,31 @@ fn ran(view: &View) -> String {
     };
     let verb = if view.trace.manifest.mode == "run" { "ran" } else { "watched for" };
     format!(
-        "{verb} {} on {cpus} with {} ({:.1} thread-seconds).",
+        "{verb} {} on {cpus} with {} ({:.1} thread-seconds).{}",
         duration(view.trace.wall().0),
         counted(ledger.threads.len() as u64, "thread"),
         ledger.total_ns as f64 / 1e9,
+        ended(view),
     )
+}
+
+/// How the command ended, as a sentence.
+fn ended(view: &View) -> String {
+    let manifest = &view.trace.manifest;
+    match (manifest.exit_signal, manifest.exit_status) {
+        (Some(signal), _) => format!(" Ended by {}.", figures::signal(signal)),
+        (None, Some(status)) => format!(" Exit status {status}."),
+        (None, None) => String::new(),
+    }
 }
 
 fn cost(view: &View) -> String {
     let manifest = &view.trace.manifest;
+    if is_too_short(view.trace) {
+        return "The run is too short to know what recording cost.".to_owned();
+    }
     let cpu_ns = figures::cost_cpu_ns(view.trace);
-    let Some(share) = figures::of_machine(view.trace, cpu_ns).filter(|_| cpu_ns > 0) else {
+    let Some(share) = figures::cost_share(view.trace).filter(|_| cpu_ns > 0) else {
         return "What the recording cost is not known.".to_owned();
     };
     let error = figures::of_machine(view.trace, manifest.cost.probes_cpu_error_ns).unwrap_or(0.0);

@@ -78,6 +78,59 @@ fn default_report() {
 }
 
 #[test]
+fn the_head_has_how_the_command_ended() {
+    let (mut trace, analysis) = busy();
+    let mut head = |status, signal| {
+        (trace.manifest.exit_status, trace.manifest.exit_signal) = (status, signal);
+        let json = to_json(&trace, &analysis);
+        let text = render(&trace, &analysis, &sections(&["losses"]), &Style::default()).unwrap();
+        (text.replace('\n', " "), json["exit_status"].clone(), json["exit_signal"].clone())
+    };
+    let (text, status, signal) = head(Some(7), None);
+    assert!(text.contains("Exit status 7."), "{text}");
+    assert_eq!((status, signal), (7.into(), Value::Null));
+    let (text, status, signal) = head(Some(137), Some(9));
+    assert!(text.contains("Ended by signal 9 (SIGKILL)."), "{text}");
+    assert_eq!((status, signal), (137.into(), 9.into()));
+    let (text, ..) = head(Some(137), None);
+    assert!(text.contains("Exit status 137."), "{text}");
+    let (text, ..) = head(None, None);
+    assert!(!text.contains("Exit") && !text.contains("Ended"), "{text}");
+}
+
+/// A fifth of a second of a contended lock, and the same in less than a tenth.
+fn contended(repeats: u32) -> Trace {
+    let (_, mut trace) = trace_of_lanes(&BUSY.replace("@repeat 40", &format!("@repeat {repeats}")));
+    manifest(&mut trace);
+    // More than all CPUs of so short a run can give.
+    trace.manifest.cost.recorder_cpu_ns = 3 * trace.wall().0;
+    trace
+}
+
+#[test]
+fn a_run_too_short_to_judge_has_hints_only() {
+    let trace = contended(6);
+    assert!(trace.wall().0 < holdup_findings::too_short::JUDGED_NS_MIN);
+    let analysis = analyse(&trace);
+    assert!(!analysis.findings.is_empty());
+    for finding in &analysis.findings {
+        assert_eq!(finding.confidence, holdup_findings::Confidence::Low, "{}", finding.rule);
+    }
+    let text = render(&trace, &analysis, &[], &Style::default()).unwrap();
+    assert!(text.contains("Too short to judge"), "{text}");
+    assert!(!text.contains("% of the CPUs"), "{text}");
+    let json = to_json(&trace, &analysis);
+    assert_eq!((&json["too_short"], &json["cost"]["percent"]), (&true.into(), &Value::Null));
+
+    let trace = contended(15);
+    let analysis = analyse(&trace);
+    assert!(analysis.findings.iter().any(|finding| finding.confidence > holdup_findings::Confidence::Low));
+    let text = render(&trace, &analysis, &[], &Style::default()).unwrap();
+    assert!(!text.contains("Too short"), "{text}");
+    assert_eq!(to_json(&trace, &analysis)["too_short"], false);
+}
+
+#[test]
 fn ascii_report() {
     let (trace, analysis) = busy();
     let style = Style { unicode: false, ..Style::default() };
@@ -97,7 +150,7 @@ fn every_section() {
 
 #[test]
 fn poor_recording() {
-    let (_, mut trace) = trace_of_lanes("@cpus 4\nA  00000000\n");
+    let (_, mut trace) = trace_of_lanes("@cpus 4\n@repeat 20\nA  00000000\n");
     manifest(&mut trace);
     trace.manifest.rung = Rung::Proc;
     trace.manifest.rung_reason = "kernel.perf_event_paranoid is 4".into();
