@@ -2,7 +2,184 @@
 
 mod support;
 
+use std::path::Path;
+use std::process::Output;
+
 use support::*;
+
+fn run(scratch: &Scratch, words: &[&str]) -> Output {
+    holdup(scratch).current_dir(&scratch.0).args(words).output().expect("holdup starts")
+}
+
+/// Fails before anything is done.
+fn refused(scratch: &Scratch, words: &[&str]) -> String {
+    let output = run(scratch, words);
+    assert_eq!(output.status.code(), Some(2), "{words:?}: {}", stderr(&output));
+    stderr(&output)
+}
+
+fn recorded(scratch: &Scratch) -> &'static str {
+    let made = run(scratch, &["run", "--quiet", "-o", "t.holdup", "--", "true"]);
+    assert!(made.status.success(), "{}", stderr(&made));
+    "t.holdup"
+}
+
+/// A command through a shell, which sets up its streams.
+fn shell(scratch: &Scratch, line: &str) -> Output {
+    let mut command = std::process::Command::new("sh");
+    command.arg("-c").arg(line).arg(env!("CARGO_BIN_EXE_holdup"));
+    command.current_dir(&scratch.0).env("XDG_STATE_HOME", scratch.join("state"));
+    command.output().expect("a shell")
+}
+
+#[test]
+fn no_command_overwrites_a_file_unless_it_is_told_to() {
+    let scratch = Scratch::new("command-line-force");
+    let recording = recorded(&scratch);
+    let file = scratch.join("file");
+    let quick = ["-n", "2", "--warm-up", "0", "--record", "none"];
+    let diff = [&["diff", "--a", "true", "--b", "true"][..], &quick].concat();
+    let scale = [&["scale", "--workers", "1,2", "--env", "N"][..], &quick].concat();
+    // Each writer: before its file, and behind it.
+    let writers: Vec<(Vec<&str>, Vec<&str>)> = vec![
+        (vec!["export", recording, "--to", "folded", "-o"], vec![]),
+        (vec!["export", recording, "--to", "flame", "-o"], vec![]),
+        (vec!["view", recording, "--html"], vec![]),
+        (vec!["pack", recording, "-o"], vec![]),
+        (vec!["run", "-o", "new.holdup", "--report"], vec!["--", "true"]),
+        ([&diff[..], &["--html"]].concat(), vec![]),
+        ([&diff[..], &["--table"]].concat(), vec![]),
+        ([&scale[..], &["--svg"]].concat(), vec!["--", "true"]),
+        ([&scale[..], &["--png"]].concat(), vec!["--", "true"]),
+    ];
+    for (before, behind) in writers {
+        std::fs::write(&file, "of the user").unwrap();
+        let words = [&before[..], &["file"], &behind[..]].concat();
+        let said = refused(&scratch, &words);
+        assert!(said.contains("cannot write file: it is already there (--force replaces it)"), "{said}");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "of the user", "{words:?}");
+        let forced = run(&scratch, &[&before[..], &["file", "--force"], &behind[..]].concat());
+        if stderr(&forced).contains("built without its viewer") {
+            println!("skipped: {words:?}: the page was not built");
+            continue;
+        }
+        assert!(forced.status.success(), "{words:?}: {}", stderr(&forced));
+        assert_ne!(std::fs::read(&file).unwrap(), b"of the user", "{words:?}");
+    }
+    // An empty file is mktemp's.
+    std::fs::write(&file, "").unwrap();
+    assert!(run(&scratch, &["export", recording, "--to", "folded", "-o", "file"]).status.success());
+    // A recording that replaces another program's directory or file is none of these: never, whatever is asked.
+    std::fs::write(&file, "of the user").unwrap();
+    refused(&scratch, &["run", "--force", "-o", "file", "--", "true"]);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "of the user");
+}
+
+#[test]
+fn a_named_place_makes_no_directories_above_it() {
+    let scratch = Scratch::new("command-line-above");
+    recorded(&scratch);
+    std::fs::write(scratch.join("folded"), "main;work 3\n").unwrap();
+    let quick = ["-n", "2", "--warm-up", "0", "--record", "none"];
+    let cases: Vec<Vec<&str>> = vec![
+        vec!["run", "-o", "none/deep/x.holdup", "--", "touch", "ran"],
+        vec!["watch", "-t", "output:x", "-o", "none/deep/x.holdup", "--", "touch", "ran"],
+        vec!["import", "folded", "-o", "none/deep/x.holdup"],
+        vec!["pack", "t.holdup", "-o", "none/deep/x.pack"],
+        vec!["export", "t.holdup", "--to", "folded", "-o", "none/deep/x"],
+        [&["diff", "--a", "touch ran", "--b", "true", "-o", "none/deep/x.holdup-set"][..], &quick].concat(),
+    ];
+    for words in cases {
+        refused(&scratch, &words);
+        assert!(!scratch.join("none").exists() && !scratch.join("ran").exists(), "{words:?}");
+    }
+}
+
+#[test]
+fn values_that_make_no_sense_are_refused() {
+    let scratch = Scratch::new("command-line-values");
+    let me = std::process::id().to_string();
+    let cases: [(&[&str], &str); 6] = [
+        (&["attach", &me, "--for", "0s"], "above zero"),
+        (&["watch", "-t", "output:x", "--keep", "0", "--", "true"], "above zero"),
+        (&["top", "--keep", "0", "--", "true"], "above zero"),
+        (&["diff", "--a", "true", "--b", "true", "--timeout", "0"], "above zero"),
+        (&["run", "--buffer", "63", "--", "true"], "a power of two"),
+        (&["run", "--buffer", "2048", "--", "true"], "from 1 to 1024"),
+    ];
+    for (words, why) in cases {
+        let said = refused(&scratch, words);
+        assert!(said.contains(why), "{words:?}: {said}");
+    }
+}
+
+#[test]
+fn an_answer_that_has_no_place_is_a_failure() {
+    let scratch = Scratch::new("command-line-closed");
+    recorded(&scratch);
+    let lines = [
+        "report t.holdup",
+        "report t.holdup --json",
+        "list",
+        "doctor",
+        "explain",
+        "man",
+        "completions bash",
+        "--help",
+        "--version",
+        "export t.holdup --to folded",
+        "view t.holdup --no-open",
+        "whatif t.holdup --cpus 1",
+    ];
+    for line in lines {
+        let output = shell(&scratch, &format!("\"$0\" {line} >&-"));
+        assert_eq!(output.status.code(), Some(2), "{line}: {}", stderr(&output));
+        assert!(stderr(&output).contains("standard output is closed"), "{line}: {}", stderr(&output));
+    }
+    // The report goes to standard error; the status is the program's.
+    let output = shell(&scratch, "\"$0\" run -o u.holdup -- sh -c 'exit 5' 2>&-");
+    assert_eq!(output.status.code(), Some(5));
+    assert!(Path::new(&scratch.join("u.holdup")).exists());
+    let output = shell(&scratch, "sleep 5 & \"$0\" attach $! --for 200ms -o v.holdup 2>&-; kill $!; exit $?");
+    assert!(output.status.success(), "the shell itself: {}", stderr(&output));
+    // A file needs no standard output.
+    let output = shell(&scratch, "\"$0\" export t.holdup --to folded -o f.txt >&-");
+    assert!(output.status.success(), "{}", stderr(&output));
+}
+
+#[test]
+fn help_lists_no_command_that_the_build_lacks() {
+    let scratch = Scratch::new("command-line-help");
+    let help = stdout(&run(&scratch, &["--help"]));
+    assert!(!help.contains("this build has none"), "{help}");
+    let has_sql = !stderr(&run(&scratch, &["query", "SELECT 1"])).contains("this build has no SQL");
+    assert_eq!(help.contains("\n  query"), has_sql, "{help}");
+    let page = stdout(&run(&scratch, &["man"]));
+    assert!(!page.contains("this build has none"));
+}
+
+#[test]
+fn a_pipe_gets_whole_names_in_as_many_columns_as_are_asked_for() {
+    let scratch = Scratch::new("command-line-columns");
+    let name = "n".repeat(150);
+    let words = ["run", "--quiet", "-o", "t.holdup", "--", "true", &name];
+    assert!(run(&scratch, &words).status.success());
+    let shown = |columns: &str| {
+        let mut command = holdup(&scratch);
+        command.current_dir(&scratch.0).args(["report", "t.holdup"]).env("COLUMNS", columns);
+        stdout(&command.output().expect("holdup starts"))
+    };
+    let longest = |text: &str| {
+        let lines = text.lines().filter(|line| !line.contains(&name) && !line.contains("See:"));
+        lines.map(|line| line.chars().count()).max().unwrap_or(0)
+    };
+    let (narrow, usual, wide) = (shown("40"), shown("80"), shown("120"));
+    for text in [&narrow, &usual, &wide] {
+        assert!(text.contains(&name), "{text}");
+    }
+    assert!(longest(&narrow) <= 40, "{narrow}");
+    assert!(longest(&usual) <= 80 && longest(&wide) > longest(&usual), "{wide}");
+}
 
 #[test]
 fn the_report_has_how_the_command_ended() {

@@ -29,7 +29,7 @@ pub fn execute(args: &AttachArgs) -> Result<ExitCode> {
         }
     };
     super::descriptors::read(&args.record.descriptors)?;
-    super::outputs::check([&args.record.report])?;
+    super::outputs::check([&args.record.report], args.record.force)?;
     // Asked while it is there.
     let hidden = args.pid.and_then(lower::hidden);
     let Done::Recorded(recorded) = record::record(subject, command, args.length, &args.record)? else {

@@ -25,6 +25,8 @@ pub fn watch(
     plan: Plan,
 ) -> Result<Option<launch::Ending>> {
     memory::keep_nothing_large();
+    // Before anything happens: a recording that has no place would be lost.
+    plan.limits.output.as_deref().map_or(Ok(()), super::place::check_above)?;
     let backends = Backends::choose(options.rung, &subject)?;
     let (rung, reason) = (backends.current(), backends.reason());
     if rung != Rung::Bpf {

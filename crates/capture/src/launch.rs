@@ -23,6 +23,7 @@ mod parent;
 mod signals;
 
 pub use conditions::Conditions;
+pub use inherited::was_closed;
 pub use life::{Life, sleep};
 pub use parent::end_with;
 pub use signals::{asked_to_stop, keep_signal, tidy_when_stopped, times_received, watch_signals};

@@ -8,7 +8,7 @@ use holdup_findings::too_short::{JUDGED_NS_MIN, is_too_short};
 
 use crate::figures;
 use crate::numbers::{counted, duration, percent, rounded};
-use crate::text::{Tint, clean, cut, wrap};
+use crate::text::{Tint, clean, wrap};
 
 use super::View;
 
@@ -27,18 +27,36 @@ pub(super) fn lines(view: &View) -> Vec<String> {
         lines.extend(wrap(&loss, columns, 0).iter().map(|line| view.style.paint(Tint::Bad, line)));
         lines.extend(wrap(&cost(view), columns, 0));
     }
+    lines.extend(warnings(view));
+    lines
+}
+
+/// What limits the whole recording.
+fn warnings(view: &View) -> Vec<String> {
+    let mut texts = Vec::new();
     if view.trace.manifest.recovered {
         let text = "Recovered: the recorder did not end in order; this is what it had written by then.";
-        lines.extend(wrap(text, columns, 0).iter().map(|line| view.style.paint(Tint::Warning, line)));
+        texts.push((text.to_owned(), 0));
     }
     if is_too_short(view.trace) {
         let at_least = duration(JUDGED_NS_MIN);
         let text = format!("Too short to judge: below {at_least}, shares and findings are hints at most.");
-        lines.extend(wrap(&text, columns, 0).iter().map(|line| view.style.paint(Tint::Warning, line)));
+        texts.push((text, 0));
     }
-    if let Some(text) = rung(view) {
-        lines.extend(wrap(&text, columns, 2).iter().map(|line| view.style.paint(Tint::Warning, line)));
+    texts.extend(rung(view).map(|text| (text, 2)));
+    let wrapped = texts.iter().flat_map(|(text, indent)| wrap(text, view.style.columns(), *indent));
+    wrapped.map(|line| view.style.paint(Tint::Warning, &line)).collect()
+}
+
+/// The head above chosen sections: the command, and what is missing.
+pub(super) fn short(view: &View) -> Vec<String> {
+    let mut lines = vec![command(view)];
+    let (loss, whole) = loss(view);
+    if !whole {
+        let wrapped = wrap(&loss, view.style.columns(), 0);
+        lines.extend(wrapped.iter().map(|line| view.style.paint(Tint::Bad, line)));
     }
+    lines.extend(warnings(view));
     lines
 }
 
@@ -78,7 +96,7 @@ fn command(view: &View) -> String {
         true => "(all that ran)".to_owned(),
         false => words.iter().map(|word| clean(word)).collect::<Vec<_>>().join(" "),
     };
-    view.style.paint(Tint::Strong, &cut(&said, view.style.columns()))
+    view.style.paint(Tint::Strong, &view.style.fit(&said, view.style.columns()))
 }
 
 fn ran(view: &View) -> String {

@@ -83,7 +83,7 @@ fn the_head_has_how_the_command_ended() {
     let mut head = |status, signal| {
         (trace.manifest.exit_status, trace.manifest.exit_signal) = (status, signal);
         let json = to_json(&trace, &analysis);
-        let text = render(&trace, &analysis, &sections(&["losses"]), &Style::default()).unwrap();
+        let text = render(&trace, &analysis, &[], &Style::default()).unwrap();
         (text.replace('\n', " "), json["exit_status"].clone(), json["exit_signal"].clone())
     };
     let (text, status, signal) = head(Some(7), None);
@@ -96,6 +96,49 @@ fn the_head_has_how_the_command_ended() {
     assert!(text.contains("Exit status 137."), "{text}");
     let (text, ..) = head(None, None);
     assert!(!text.contains("Exit") && !text.contains("Ended"), "{text}");
+}
+
+#[test]
+fn chosen_sections_do_not_repeat_the_whole_head() {
+    let (trace, analysis) = busy();
+    let of = |names: &[&str]| render(&trace, &analysis, &sections(names), &Style::default()).unwrap();
+    let head = |text: String| {
+        text.lines().take_while(|line| !line.is_empty()).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(head(of(&["locks"])), ["./stress --threads=2"]);
+    assert_eq!(head(of(&["locks", "threads"])), ["./stress --threads=2"]);
+    assert!(head(of(&[])).len() > 2);
+}
+
+#[test]
+fn lines_fit_a_narrow_terminal() {
+    let (trace, analysis) = busy();
+    for columns in [40, 50, 60, 100] {
+        let style = Style { width: columns, ..Style::default() };
+        let text = render(&trace, &analysis, &[], &style).unwrap();
+        for line in text.lines() {
+            assert!(line.chars().count() <= columns, "{columns}: {line}");
+        }
+    }
+}
+
+#[test]
+fn names_are_whole_where_no_terminal_cuts_them() {
+    let long = format!("work_{}", "x".repeat(200));
+    let picture = format!("@samples A 0..6 user main;{long}\nA  00000000\n");
+    let (_, trace) = trace_of_lanes(&picture);
+    let analysis = analyse(&trace);
+    let of = |whole| {
+        let style = Style { whole, ..Style::default() };
+        let tree = StackAsk { shape: holdup_report::stacks::Shape::Tree, ..StackAsk::default() };
+        let flat = StackAsk::default();
+        [tree, flat].map(|ask| {
+            let names = sections(&["stacks"]);
+            holdup_report::terminal::render_with(&trace, &analysis, (&names, &ask), &style).unwrap()
+        })
+    };
+    assert!(of(true).iter().all(|text| text.contains(&long)));
+    assert!(of(false).iter().all(|text| !text.contains(&long)));
 }
 
 /// A fifth of a second of a contended lock, and the same in less than a tenth.
