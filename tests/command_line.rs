@@ -198,3 +198,41 @@ fn the_report_has_how_the_command_ended() {
         assert_eq!((&report["exit_status"], &report["exit_signal"]), (&status, &signal));
     }
 }
+
+#[test]
+fn a_damaged_table_is_named_in_the_head_and_in_json() {
+    let scratch = Scratch::new("command-line-damaged");
+    recorded(&scratch);
+    let whole = scratch.join("t.holdup");
+    let damaged = scratch.join("d.holdup");
+    std::fs::create_dir(&damaged).unwrap();
+    let tables: Vec<String> = std::fs::read_dir(&whole)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter_map(|name| name.strip_suffix(".parquet").map(str::to_owned))
+        .collect();
+    assert!(tables.len() > 20, "{tables:?}");
+    for table in tables {
+        for entry in std::fs::read_dir(&whole).unwrap().flatten() {
+            std::fs::copy(entry.path(), damaged.join(entry.file_name())).unwrap();
+        }
+        let file =
+            std::fs::File::options().write(true).open(damaged.join(format!("{table}.parquet"))).unwrap();
+        file.set_len(file.metadata().unwrap().len() / 2).unwrap();
+        let report = report_json(&scratch, &damaged);
+        assert_eq!(report["damaged"][0]["table"], table.as_str(), "{}", report["damaged"]);
+        assert_eq!(report["damaged"][0]["reason"], "unreadable");
+        let missing = report["damaged"][0]["missing"].as_str().unwrap();
+        for words in [&["report", "d.holdup"][..], &["report", "d.holdup", "sources"]] {
+            let text = stdout(&run(&scratch, words));
+            let head: Vec<&str> = text.lines().take_while(|line| !line.is_empty()).collect();
+            let head = head.join(" ").replace("   ", " ");
+            let said = format!("Damaged: {table}.parquet cannot be read. Missing: {missing}.");
+            assert!(head.contains(&said), "{head}");
+            assert!(!head.contains("of unknown size"), "{head}");
+        }
+        let exported = run(&scratch, &["export", "d.holdup", "--to", "folded"]);
+        assert!(stderr(&exported).contains(&format!("Damaged: {table}.parquet")), "{}", stderr(&exported));
+    }
+    assert_eq!(report_json(&scratch, &whole)["damaged"].as_array().map(Vec::len), Some(0));
+}

@@ -6,6 +6,8 @@ use holdup_events::Trace;
 use holdup_events::recording::Rung;
 use holdup_findings::too_short::is_too_short;
 
+use crate::damage::is_damage;
+
 /// What was lost, by source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LossFigures {
@@ -20,7 +22,7 @@ pub(crate) struct LossFigures {
 /// Adds up the losses. A source's own count and its rows tell of the same events: the greater holds.
 pub(crate) fn loss(trace: &Trace) -> LossFigures {
     let mut figures = LossFigures::default();
-    for loss in &trace.losses {
+    for loss in trace.losses.iter().filter(|loss| !is_damage(loss)) {
         let sum = figures.by_source.entry(loss.source.clone()).or_default();
         *sum = sum.saturating_add(loss.events);
         figures.uncounted += u64::from(loss.events == 0);

@@ -6,6 +6,7 @@ use holdup_findings::derive::timelines::Timelines;
 use holdup_findings::moment::Moments;
 use holdup_findings::too_short::{JUDGED_NS_MIN, is_too_short};
 
+use crate::damage;
 use crate::figures;
 use crate::numbers::{counted, duration, percent, rounded};
 use crate::text::{Tint, clean, wrap};
@@ -20,6 +21,7 @@ pub(super) fn lines(view: &View) -> Vec<String> {
     let mut lines = fired(view);
     lines.push(command(view));
     lines.extend(wrap(&ran(view), columns, 0));
+    lines.extend(damaged(view));
     let (loss, whole) = loss(view);
     if whole {
         lines.extend(wrap(&format!("{loss} {}", cost(view)), columns, 0));
@@ -29,6 +31,13 @@ pub(super) fn lines(view: &View) -> Vec<String> {
     }
     lines.extend(warnings(view));
     lines
+}
+
+/// Tables that cannot be read, and what is missing because of it.
+fn damaged(view: &View) -> Vec<String> {
+    let sentences = damage::sentences(view.trace);
+    let wrapped = sentences.iter().flat_map(|text| wrap(text, view.style.columns(), 2));
+    wrapped.map(|line| view.style.paint(Tint::Bad, &line)).collect()
 }
 
 /// What limits the whole recording.
@@ -51,6 +60,7 @@ fn warnings(view: &View) -> Vec<String> {
 /// The head above chosen sections: the command, and what is missing.
 pub(super) fn short(view: &View) -> Vec<String> {
     let mut lines = vec![command(view)];
+    lines.extend(damaged(view));
     let (loss, whole) = loss(view);
     if !whole {
         let wrapped = wrap(&loss, view.style.columns(), 0);
