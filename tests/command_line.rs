@@ -2,8 +2,9 @@
 
 mod support;
 
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Output, Stdio};
 
 use support::*;
 
@@ -235,4 +236,56 @@ fn a_damaged_table_is_named_in_the_head_and_in_json() {
         assert!(stderr(&exported).contains(&format!("Damaged: {table}.parquet")), "{}", stderr(&exported));
     }
     assert_eq!(report_json(&scratch, &whole)["damaged"].as_array().map(Vec::len), Some(0));
+}
+
+/// Stops `holdup` with a signal after `waits`, times a hundred milliseconds; gives its status and what it left.
+fn stopped(scratch: &Scratch, words: &[&str], (signal, waits): (i32, u64)) -> (Option<i32>, String, bool) {
+    let recording = scratch.join("s.holdup");
+    let _ = std::fs::remove_dir_all(&recording);
+    let mut command = holdup(scratch);
+    command.current_dir(&scratch.0).args(words).stdout(Stdio::null()).stderr(Stdio::piped());
+    let child = command.spawn().expect("holdup starts");
+    std::thread::sleep(std::time::Duration::from_millis(100 * waits));
+    // SAFETY: a child that is not reaped yet.
+    unsafe { libc::kill(child.id() as i32, signal) };
+    let output = child.wait_with_output().expect("holdup ends");
+    let status = output.status.code().or(output.status.signal().map(|signal| 128 + signal));
+    (status, stderr(&output), recording.exists())
+}
+
+#[test]
+fn a_signal_at_any_moment_leaves_a_recording_or_nothing() {
+    let scratch = Scratch::new("command-line-stopped");
+    let mut target = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+    let pid = target.id().to_string();
+    let commands: [&[&str]; 2] =
+        [&["run", "-o", "s.holdup", "--", "sleep", "600"], &["attach", &pid, "-o", "s.holdup"]];
+    for (index, signal) in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP].into_iter().enumerate() {
+        for waits in [0, 2, 5, 9, 14, 30] {
+            let words = commands[(index + waits as usize) % 2];
+            let (status, said, is_there) = stopped(&scratch, words, (signal, waits));
+            let what = format!("{words:?}, signal {signal} after {waits}: {said}");
+            // Whatever moment it was: it is whole, or nothing is there.
+            if is_there {
+                assert!(scratch.join("s.holdup/manifest.json").exists(), "{what}");
+                assert!(!said.contains("with 0 threads"), "{what}");
+            } else {
+                assert_eq!(status, Some(128 + signal), "{what}");
+            }
+        }
+    }
+    target.kill().unwrap();
+    target.wait().unwrap();
+}
+
+#[test]
+fn a_job_in_the_background_heeds_an_interrupt_of_a_process() {
+    let scratch = Scratch::new("command-line-background");
+    // A shell without job control starts it with SIGINT ignored. It is told to stop until it does.
+    let script = "sleep 600 & target=$!; \"$0\" attach $target --backend proc -o b.holdup --quiet & job=$!; \
+        while kill -INT $job 2>/dev/null; do sleep 0.2; done; wait $job; echo $?; kill $target";
+    let output = shell(&scratch, script);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let status = stdout(&output);
+    assert!(["0\n", "130\n"].contains(&status.as_str()), "{status}: {}", stderr(&output));
 }

@@ -49,6 +49,9 @@ pub fn open_silently(named: Option<&Path>) -> Result<(PathBuf, Trace)> {
     if recording::has_only_journal(&path) {
         say_unfinished(&path)?;
         let trace = recover(&path).with_context(|| format!("reading the journal of {}", path.display()))?;
+        if trace.threads.is_empty() && trace.wall().0 == 0 {
+            bail!("{}: nothing was recorded: its recorder ended before the recording began", path.display());
+        }
         return Ok((path, trace));
     }
     let trace = recording::open(&path)?;

@@ -121,7 +121,8 @@ struct Outcome {
 pub enum Done {
     /// It was made.
     Recorded(Recorded),
-    /// The program ran without: no backend could be opened, or there was no place for the recording.
+    /// The program ran without: no backend could be opened, or there was no place for the recording. Or a signal came before
+    /// the recording began.
     Unrecorded(Ending),
 }
 
@@ -138,6 +139,8 @@ pub fn record(
     hardware::check(&options.counters).map_err(anyhow::Error::msg)?;
     let mut backends = Backends::choose(options.rung, &subject)?;
     let program = matches!(subject, Subject::Run(..)).then(|| command.first().map(OsString::from)).flatten();
+    // To open a backend takes a while: a signal meanwhile leaves nothing half made behind.
+    launch::watch_stopping_signals()?;
     // Until it is settled, nothing was recorded: nothing is left behind.
     let place = match place::begin(options.output.as_deref(), command.first().map_or("", String::as_str)) {
         Ok(place) => Rc::new(place),
@@ -186,15 +189,29 @@ pub fn record(
             Err(error) => return Err(error),
         }
     };
+    if let Some(ending) = stopped_early() {
+        return Ok(Done::Unrecorded(ending));
+    }
     backends.announce();
     let lacking = lacking(options, backends.current(), sampler.is_some());
-    for (option, _, missing) in &lacking {
-        say!("holdup: {option}: {missing}; this recording is made without");
-    }
+    announce(&lacking);
     let outcome = ready?.run(subject)?;
     let recorded = complete(outcome, manifest, lacking, &place);
     drop(held);
     recorded.map(Done::Recorded)
+}
+
+/// How holdup ends if a signal came before the program ran.
+fn stopped_early() -> Option<Ending> {
+    let signal = launch::stopped_by()?;
+    say!("holdup: stopped by signal {signal} before the recording began: nothing was recorded");
+    Some(Ending::Killed(signal))
+}
+
+fn announce(lacking: &[Lacking]) {
+    for (option, _, missing) in lacking {
+        say!("holdup: {option}: {missing}; this recording is made without");
+    }
 }
 
 /// A recording that was begun with one backend.

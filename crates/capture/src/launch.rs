@@ -26,7 +26,10 @@ pub use conditions::Conditions;
 pub use inherited::was_closed;
 pub use life::{Life, sleep};
 pub use parent::end_with;
-pub use signals::{asked_to_stop, keep_signal, tidy_when_stopped, times_received, watch_signals};
+pub use signals::{
+    asked_to_stop, keep_signal, stopped_by, tidy_when_stopped, times_received, watch_signals,
+    watch_stopping_signals,
+};
 
 /// A child that waits for [`Held::release`] before it becomes the program.
 pub struct Held {
@@ -199,6 +202,11 @@ impl Held {
     pub fn release(mut self) -> Result<Child, CaptureError> {
         // Where no thread can be started, signals to the recorder end it and leave the program alone.
         let _ = signals::forward_to(self.pid, self.canary);
+        // One that came before it could be handed on.
+        if let Some(signal) = signals::stopped_by() {
+            // SAFETY: kill(2) of our own child, which is not reaped.
+            unsafe { libc::kill(self.pid as i32, signal) };
+        }
         let (life, released) = (Life::of(self.pid), crate::lower::now());
         let mut child = Child { pid: self.pid, ended: None, memory: None, life, released };
         let failed = |error| CaptureError::Command { command: self.command.clone(), error };
