@@ -289,3 +289,41 @@ fn a_job_in_the_background_heeds_an_interrupt_of_a_process() {
     let status = stdout(&output);
     assert!(["0\n", "130\n"].contains(&status.as_str()), "{status}: {}", stderr(&output));
 }
+
+#[test]
+fn threads_whose_events_were_lost_are_unknown_and_counted() {
+    let scratch = Scratch::new("command-line-lost");
+    if !bpf_or_skip(&scratch) {
+        return;
+    }
+    let place = scratch.join("small");
+    std::fs::create_dir(&place).unwrap();
+    let mounted = std::process::Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=64k", "tmpfs"])
+        .arg(&place)
+        .status()
+        .is_ok_and(|status| status.success());
+    if !mounted {
+        println!("skipped: no small file system can be mounted");
+        return;
+    }
+    // Each process of the shell is a thread of the program.
+    let script = "i=0; while [ $i -lt 600 ]; do /bin/true; i=$((i+1)); done";
+    let words = ["run", "--json", "-o", "small/x.holdup", "--", "sh", "-c", script];
+    let output = run(&scratch, &words);
+    let unmounted = std::process::Command::new("umount").arg(&place).status();
+    assert!(unmounted.is_ok_and(|status| status.success()));
+    assert_eq!(output.status.code(), Some(0));
+    let said = stderr(&output);
+    let json = said.find("\n{").map(|at| &said[at..]).expect("the report");
+    let report: serde_json::Value = serde_json::from_str(json).expect("JSON");
+    assert!(report["loss"]["events"].as_u64() > Some(0), "{}", report["loss"]);
+    // The shell and its children, as far as they were seen.
+    let seen = report["threads_seen"].as_u64().unwrap();
+    let threads = report["threads"].as_array().unwrap();
+    assert!((500..=601).contains(&seen) && (threads.len() as u64) < seen, "{seen}, {}", threads.len());
+    // From the loss on, nobody knows what the shell did.
+    let shell = &threads[0]["classes"];
+    let all: u64 = shell.as_object().unwrap().values().filter_map(serde_json::Value::as_u64).sum();
+    assert!(shell["unknown"].as_u64().unwrap() > all / 2, "{shell}");
+}

@@ -177,7 +177,7 @@ pub fn prepare(subject: &Subject, recorder: Recorder) -> Result<Ready> {
         taken: BTreeSet::new(),
         roots,
         journal: recorder.journal,
-        tally: Tally { switches: 0, events: 0, lost: 0 },
+        tally: Tally::default(),
         bad_records: 0,
         budget_percent: match options.stacks {
             Stacks::All => 0.0,
@@ -461,6 +461,7 @@ impl Loop {
         let mut drained = session.drain_definitions(&mut |record| {
             let taken = decoder.decode(record, &mut |mut event| {
                 note_target(targets, &event);
+                tally.threads += u64::from(is_birth(&event));
                 line_watch.note(&event);
                 runtime_names.note(&event);
                 if launcher.pass(&mut event) {
@@ -512,16 +513,21 @@ impl Loop {
                 journal.push(&event);
             })?;
         }
-        let mut threads = Vec::new();
+        let (mut threads, mut found) = (Vec::new(), 0);
         session.snapshot(&mut |record| {
             let taken = decoder.decode(record, &mut |mut event| {
                 note_target(targets, &event);
+                found += u64::from(is_target(&event));
                 give_stack(&mut event, &stacks);
                 threads.push(event);
             });
             *bad_records += u64::from(taken.is_err());
         })?;
         threads.into_iter().for_each(|event| journal.push(&decoder.with_outer_tids(event)));
+        // Those of a later one were born before it, or found by the first one.
+        if self.tally.threads == 0 {
+            self.tally.threads = found;
+        }
         Ok(())
     }
 
@@ -577,17 +583,20 @@ impl Loop {
             syscalls.into_iter().chain(calls).chain(self.counting.source(self.session.counters_missing())),
         );
         sources.extend(rings.into_iter().chain(line_watch).chain(runtime_names));
-        let stacks = self.session.stacks_missing();
-        if !stacks.is_empty() {
-            sources.push(said("user-stacks", false, format!("{stacks}: no user stacks are recorded")));
-        }
-        for missing in self.session.missing() {
-            let why = format!("{}: {}", missing.reason, missing.source.without);
-            not_recorded(&mut sources, missing.source.name, why);
-        }
+        tell_missing(&self.session, &mut sources);
         let (dropped, roots) = (self.journal.dropped().cloned(), std::mem::take(&mut self.roots));
         self.journal.land();
-        Outcome { start_ns, end_ns, ending, memory: None, cost, sources, dropped, roots }
+        Outcome {
+            start_ns,
+            end_ns,
+            threads_seen: self.tally.threads,
+            ending,
+            memory: None,
+            cost,
+            sources,
+            dropped,
+            roots,
+        }
     }
 
     /// The cost of the recording. `recorder` is the recorder's part of it, and `calls_cpu_ns` that of counting syscalls.
@@ -705,6 +714,28 @@ fn give_stack(event: &mut Event, stacks: &BTreeSet<u64>) {
         wait.stack = u64::from(snapshot.tid);
         wait.stack_every = 1;
     }
+}
+
+/// What the kernel refused.
+fn tell_missing(session: &Session, sources: &mut Vec<SourceState>) {
+    let stacks = session.stacks_missing();
+    if !stacks.is_empty() {
+        sources.push(said("user-stacks", false, format!("{stacks}: no user stacks are recorded")));
+    }
+    for missing in session.missing() {
+        let why = format!("{}: {}", missing.reason, missing.source.without);
+        not_recorded(sources, missing.source.name, why);
+    }
+}
+
+/// A thread of the program begins.
+fn is_birth(event: &Event) -> bool {
+    matches!(event, Event::Lifecycle(change) if change.target && matches!(change.change, LifecycleChange::Fork { .. }))
+}
+
+/// A thread of the program is there.
+fn is_target(event: &Event) -> bool {
+    matches!(event, Event::Snapshot(snapshot) if snapshot.target && snapshot.state != SnapshotState::Dead)
 }
 
 fn note_target(targets: &mut BTreeSet<u32>, event: &Event) {

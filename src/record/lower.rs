@@ -56,7 +56,7 @@ fn record(ready: Ready, subject: Subject) -> Result<Outcome> {
     let Ready { mut source, recorder, target: Target { pid, mode, .. } } = ready;
     let mut journal = recorder.journal;
     let processes = BTreeSet::from([pid]);
-    let mut tally = Tally { switches: 0, events: 0, lost: 0 };
+    let mut tally = Tally::default();
     let mut start_ns = lower::now().0;
     let mut rings = RingFeed::new(recorder.rings, !matches!(mode, Mode::Run), Timestamp(start_ns));
     journal.begin_at(Timestamp(start_ns));
@@ -113,5 +113,7 @@ fn record(ready: Ready, subject: Subject) -> Result<Outcome> {
     sources.extend(rings);
     let dropped = journal.dropped().cloned();
     let memory = watched.memory();
-    Ok(Outcome { start_ns, end_ns, ending, memory, cost, sources, dropped, roots: Roots::default() })
+    let threads_seen = tally.threads;
+    let roots = Roots::default();
+    Ok(Outcome { start_ns, end_ns, threads_seen, ending, memory, cost, sources, dropped, roots })
 }

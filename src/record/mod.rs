@@ -107,6 +107,8 @@ pub struct Unfinished {
 struct Outcome {
     start_ns: u64,
     end_ns: u64,
+    /// See [`Manifest::threads_seen`].
+    threads_seen: u64,
     ending: Option<Ending>,
     /// Of a command that ended.
     memory: Option<MemoryUse>,
@@ -269,6 +271,7 @@ fn complete(
     manifest.end_ns = outcome.end_ns.max(outcome.start_ns);
     manifest.exit_status = outcome.ending.map(Ending::shell_status);
     manifest.exit_signal = outcome.ending.and_then(Ending::signal);
+    manifest.threads_seen = outcome.threads_seen;
     manifest.cost = outcome.cost;
     manifest.memory = outcome.memory;
     manifest.sources = outcome.sources;
@@ -481,7 +484,10 @@ fn cost_since(before: &Cost) -> Cost {
 }
 
 /// Counts what goes into the journal.
+#[derive(Default)]
 struct Tally {
+    /// Threads of the program that were seen, whatever became of their events.
+    threads: u64,
     switches: u64,
     events: u64,
     lost: u64,

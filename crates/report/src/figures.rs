@@ -35,6 +35,14 @@ pub(crate) fn loss(trace: &Trace) -> LossFigures {
     figures
 }
 
+/// Threads of the ledger and threads that the recorder saw, if events of the others were lost.
+pub(crate) fn covered(trace: &Trace, in_ledger: usize) -> Option<(u64, u64)> {
+    let loss = loss(trace);
+    let seen = trace.manifest.threads_seen;
+    let is_lost = loss.events > 0 || loss.uncounted > 0;
+    (is_lost && (in_ledger as u64) < seen).then_some((in_ledger as u64, seen))
+}
+
 /// Events that sources delivered.
 pub(crate) fn delivered(trace: &Trace) -> u64 {
     trace.manifest.sources.iter().fold(0, |sum, source| sum.saturating_add(source.events))

@@ -108,6 +108,7 @@ pub fn to_json_with(trace: &Trace, analysis: &Analysis, stacks: &StackAsk) -> Va
     report["task_locks"] = task_locks::to_json(trace, &derived.task_locks);
     report["fired"] = crate::moment::to_json(trace, analysis);
     report["computes"] = computes(trace, analysis);
+    report["threads_seen"] = manifest.threads_seen.into();
     report["damaged"] = damage::to_json(trace);
     report["exit_signal"] = manifest.exit_signal.into();
     report["too_short"] = is_too_short(trace).into();

@@ -8,7 +8,7 @@ use holdup_findings::too_short::{JUDGED_NS_MIN, is_too_short};
 
 use crate::damage;
 use crate::figures;
-use crate::numbers::{counted, duration, percent, rounded};
+use crate::numbers::{count, counted, duration, percent, rounded};
 use crate::text::{Tint, clean, wrap};
 
 use super::View;
@@ -194,6 +194,13 @@ fn loss(view: &View) -> (String, bool) {
         text.push_str(&format!(" {gaps} of unknown size: `losses` says where."));
     }
     let whole = loss.events == 0 && loss.uncounted == 0;
+    if let Some((covered, seen)) = figures::covered(view.trace, view.analysis.derived.ledger.threads.len()) {
+        text.push_str(&format!(
+            " The ledger covers {} of {}; events of the others were lost.",
+            count(covered),
+            counted(seen, "thread")
+        ));
+    }
     if !whole {
         text.push_str(" Findings that it touches are less sure.");
     }

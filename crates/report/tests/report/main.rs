@@ -99,6 +99,28 @@ fn the_head_has_how_the_command_ended() {
 }
 
 #[test]
+fn a_ledger_of_some_threads_says_of_how_many() {
+    let (mut trace, analysis) = busy();
+    trace.manifest.threads_seen = 3001;
+    let head = |trace: &Trace| {
+        let text = render(trace, &analysis, &[], &Style::default()).unwrap();
+        text.split("\n\n").next().unwrap().replace('\n', " ")
+    };
+    // Threads that were born and never ran have no time: without a loss nothing is missing.
+    assert!(!head(&trace).contains("covers"));
+    trace.losses.push(Loss {
+        source: "journal".into(),
+        reason: "disk-full".into(),
+        cpu: CpuId::NONE,
+        start: Timestamp(1_000_000_000),
+        end: Timestamp(1_100_000_000),
+        events: 159_000,
+    });
+    assert!(head(&trace).contains("The ledger covers 2 of 3,001 threads; events of the others were lost."));
+    assert_eq!(to_json(&trace, &analysis)["threads_seen"], 3001);
+}
+
+#[test]
 fn chosen_sections_do_not_repeat_the_whole_head() {
     let (trace, analysis) = busy();
     let of = |names: &[&str]| render(&trace, &analysis, &sections(names), &Style::default()).unwrap();
