@@ -49,7 +49,8 @@ pub fn open_silently(named: Option<&Path>) -> Result<(PathBuf, Trace)> {
     if recording::has_only_journal(&path) {
         say_unfinished(&path)?;
         let trace = recover(&path).with_context(|| format!("reading the journal of {}", path.display()))?;
-        if trace.threads.is_empty() && trace.wall().0 == 0 {
+        // What a full disk kept out of it is a loss that can be reported.
+        if trace.threads.is_empty() && trace.wall().0 == 0 && trace.losses.is_empty() {
             bail!("{}: nothing was recorded: its recorder ended before the recording began", path.display());
         }
         return Ok((path, trace));

@@ -133,9 +133,7 @@ extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c
 
 /// From now on signals no longer end this process: [`asked_to_stop`] tells of them.
 pub fn watch_signals() -> Result<(), CaptureError> {
-    // A limit on file sizes is an error of our writes, not our end. The program was forked before: it keeps its own.
-    // SAFETY: changes what a signal does to this process.
-    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+    outlive_limits();
     FORWARDED.into_iter().try_for_each(heed)
 }
 
@@ -144,7 +142,14 @@ const STOPPING: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIG
 
 /// From now on a signal that asks to end is noted ([`stopped_by`]): what is half made can be taken away first.
 pub fn watch_stopping_signals() -> Result<(), CaptureError> {
+    outlive_limits();
     STOPPING.into_iter().try_for_each(heed)
+}
+
+/// A limit on file sizes is an error of our writes, not our end. The program was forked before: it keeps its own.
+fn outlive_limits() {
+    // SAFETY: changes what a signal does to this process.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
 /// The signal that asked this process to end since [`watch_stopping_signals`].

@@ -190,3 +190,24 @@ fn signed(measure: Measure, value: f64) -> String {
     let sign = if value < 0.0 { '-' } else { '+' };
     format!("{sign}{}", amount(measure, value.abs()))
 }
+
+#[cfg(test)]
+mod tests {
+    use holdup_findings::experiment::compare::Estimate;
+
+    use super::*;
+
+    fn figure(trend: Trend, is_judged: bool) -> Figure {
+        let change = is_judged.then(|| Estimate { low: -1.0, high: 1.0, ..Estimate::default() });
+        Figure { measure: Measure::Time, a: 1.0, b: 1.0, change, trend, runs_wanted: None }
+    }
+
+    #[test]
+    fn rows_without_a_decided_figure_are_left_out() {
+        let row = |figures: Vec<Figure>| RowChange { table: Table::Lock, name: "l".into(), figures };
+        assert!(!has_decided(&row(vec![figure(Trend::Unclear, true), figure(Trend::Unclear, false)])));
+        assert!(has_decided(&row(vec![figure(Trend::Unclear, true), figure(Trend::More, true)])));
+        assert!(has_decided(&row(vec![figure(Trend::Same, true)])));
+        assert!(has_decided(&row(vec![figure(Trend::Unclear, false)])), "too few runs to ask");
+    }
+}
