@@ -77,7 +77,8 @@ pub enum Command {
     #[cfg_attr(feature = "sql", command(about = PACK_ABOUT))]
     Pack(PackArgs),
     /// Ask a recording in SQL: what threads did, who waited for whom, what was found
-    #[cfg_attr(not(feature = "sql"), command(about = "Ask a recording in SQL: this build has none"))]
+    // A build without SQL reads it to say so, and lists it nowhere.
+    #[cfg_attr(not(feature = "sql"), command(hide = true))]
     Query(query::QueryArgs),
     /// Say how long a recorded run would take with something changed
     Whatif(WhatifArgs),
@@ -108,6 +109,9 @@ pub struct RecordArgs {
     /// Write the report to a file instead of standard error
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
+    /// Of the file of --report
+    #[command(flatten)]
+    pub force: ForceArgs,
     /// The report as JSON (docs/json.md): on standard error, or in the file of --report
     #[arg(long)]
     pub json: bool,
@@ -140,11 +144,19 @@ pub struct RecordArgs {
     #[arg(long = "backend", alias = "rung", value_enum, default_value_t = RungChoice::Auto)]
     pub rung: RungChoice,
     /// Kernel buffer in MiB (a power of two)
-    #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = parse_buffer)]
     pub buffer: u32,
     /// What runtimes' code is for
     #[command(flatten)]
     pub descriptors: DescriptorArgs,
+}
+
+/// What becomes of a file that is already there.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub struct ForceArgs {
+    /// Replace a file that is already there; without this option only an empty one is replaced
+    #[arg(long)]
+    pub force: bool,
 }
 
 /// Descriptors of the user's own.
@@ -245,7 +257,7 @@ pub struct AttachArgs {
     #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub allocs: Option<String>,
     /// How long (10s, 500ms, 2m) [default: until it ends, or Ctrl-C]
-    #[arg(long = "for", alias = "duration", value_name = "TIME", value_parser = parse_duration)]
+    #[arg(long = "for", alias = "duration", value_name = "TIME", value_parser = parse_length)]
     pub length: Option<std::time::Duration>,
     /// What is recorded and how
     #[command(flatten)]
@@ -256,7 +268,7 @@ pub struct AttachArgs {
 fn sections_help() -> String {
     let row = |(name, summary)| format!("  {name:9} {summary}");
     let mut rows: Vec<String> = holdup_report::terminal::section_summaries().into_iter().map(row).collect();
-    rows.push(row(("annotate", "FN: the instructions of one function with their cost")));
+    rows.push(row(("annotate", "FN: the instructions of one function with their cost; of a pattern (`*`), the one with the most own time")));
     format!("Sections:\n{}", rows.join("\n"))
 }
 
@@ -345,6 +357,9 @@ pub struct ViewArgs {
     /// Write one self-contained page instead, to open from disk or to send
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// Of the file of --html
+    #[command(flatten)]
+    pub force: ForceArgs,
     /// Largest size of that page, in MiB: detail away from the findings is left out to keep to it
     // Browsers have no longer text than half a gigabyte, and the answers are one, several times as long when unpacked.
     #[arg(long, value_name = "MIB", default_value_t = 8, requires = "html", value_parser = clap::value_parser!(u32).range(1..=100))]
@@ -371,9 +386,12 @@ pub struct ExportArgs {
     /// Which format; see `holdup export --to help`
     #[arg(long, value_name = "FORMAT")]
     pub to: String,
-    /// Where to [default: standard output if it is no terminal, else RECORDING.EXTENSION, unless that is there]
+    /// Where to [default: standard output if it is no terminal, else RECORDING.EXTENSION]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    /// Of that file
+    #[command(flatten)]
+    pub force: ForceArgs,
     /// Of `--to flame`: which time
     #[arg(long, value_enum, default_value_t = FlameChoice::All, value_name = "TIME")]
     pub flame: FlameChoice,
@@ -532,6 +550,24 @@ pub fn parse_duration(text: &str) -> Result<std::time::Duration, String> {
     std::time::Duration::try_from_secs_f64(number * scale).map_err(|error| error.to_string())
 }
 
+/// [`parse_duration`] where no time at all makes no sense.
+pub fn parse_length(text: &str) -> Result<std::time::Duration, String> {
+    match parse_duration(text)? {
+        std::time::Duration::ZERO => Err("a time above zero is wanted".to_owned()),
+        length => Ok(length),
+    }
+}
+
+/// Size of the kernel buffer in MiB, from 1 to 1024: the kernel takes powers of two only.
+fn parse_buffer(text: &str) -> Result<u32, String> {
+    let size = text.parse::<u32>().ok().filter(|size| (1..=1024).contains(size));
+    let size = size.ok_or_else(|| "a number of MiB from 1 to 1024 is wanted".to_owned())?;
+    match size.is_power_of_two() {
+        true => Ok(size),
+        false => Err(format!("a power of two is wanted, such as {}", size.next_power_of_two())),
+    }
+}
+
 /// `0.5%` or `0.5` (percent) as a share of 1.
 pub fn parse_share(text: &str) -> Result<f64, String> {
     let number = text.trim().trim_end_matches('%').trim();
@@ -559,5 +595,14 @@ mod tests {
         assert!(parse_duration("2 weeks").is_err());
         assert!(parse_duration("s").is_err());
         assert!(parse_duration("-1s").is_err());
+        assert_eq!(parse_length("10s"), parse_duration("10s"));
+        assert!(parse_length("0s").is_err() && parse_length("0").is_err());
+    }
+
+    #[test]
+    fn buffers_are_powers_of_two() {
+        assert_eq!([1, 64, 1024].map(|size| parse_buffer(&size.to_string())), [Ok(1), Ok(64), Ok(1024)]);
+        assert!(parse_buffer("63").unwrap_err().contains("such as 64"));
+        assert!(parse_buffer("0").is_err() && parse_buffer("2048").is_err() && parse_buffer("x").is_err());
     }
 }

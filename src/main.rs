@@ -32,7 +32,7 @@ fn main() -> ExitCode {
             Ok(cli) => commands::execute(cli.command),
             // What was asked for, such as `--help`, or what is wrong.
             Err(error) if !error.use_stderr() => {
-                error.print().map(|()| ExitCode::SUCCESS).map_err(anyhow::Error::from)
+                commands::stdout().and_then(|_| Ok(error.print().map(|()| ExitCode::SUCCESS)?))
             }
             Err(error) => {
                 let _ = error.print();

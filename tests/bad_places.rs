@@ -74,7 +74,7 @@ fn a_full_disk_harms_nobody_and_is_said() {
             let recording = disk.0.join("t.holdup");
             let file = scratch.join("report.json");
             let output = holdup(&scratch)
-                .args(["run", "--rung", rung, "--json", "--report"])
+                .args(["run", "--rung", rung, "--force", "--json", "--report"])
                 .arg(&file)
                 .arg("-o")
                 .arg(&recording)

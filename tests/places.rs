@@ -226,7 +226,7 @@ fn an_export_replaces_what_was_named_once_it_is_whole() {
     assert!(output.status.success(), "{}", stderr(&output));
     let file = scratch.join("out.json");
     fs::write(&file, "of the user").expect("write");
-    let export = "export t.holdup --to perfetto -o out.json";
+    let export = "export t.holdup --to perfetto --force -o out.json";
     let all = names(&scratch.0);
     let mut limited = holdup_in_shell(&holdup(&scratch), &format!("ulimit -f 1; exec \"$0\" {export}"));
     limited.arg(holdup(&scratch).get_program()).current_dir(&scratch.0);
@@ -267,6 +267,6 @@ fn an_export_that_names_its_file_itself_replaces_none() {
     fs::write(scratch.join(&made), "of the user").expect("write");
     let (status, said) = export();
     assert_eq!(status.code(), Some(2), "{said}");
-    assert!(said.contains("is there already"), "{said}");
+    assert!(said.contains("is already there"), "{said}");
     assert_eq!(fs::read_to_string(scratch.join(&made)).expect("still there"), "of the user");
 }

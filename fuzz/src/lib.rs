@@ -362,7 +362,7 @@ fn judge(path: &Path) {
     let analysis = holdup_findings::analyse(&trace);
     let total: u64 = analysis.derived.ledger.classes.iter().sum();
     assert_eq!(total, analysis.derived.ledger.total_ns, "the ledger does not add up");
-    let style = Style { colour: false, width: 80, unicode: true };
+    let style = Style { colour: false, width: 80, ..Style::default() };
     let sections: Vec<String> = holdup_report::section_names().into_iter().map(str::to_owned).collect();
     let _ = holdup_report::render(&trace, &analysis, &sections, &style);
     let _ = holdup_report::to_json(&trace, &analysis);

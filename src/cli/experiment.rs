@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{parse_bytes, parse_duration, parse_share};
+use super::{ForceArgs, parse_bytes, parse_length, parse_share};
 
 /// How runs are made and judged; the same for all of them.
 #[derive(Clone, Debug, Args)]
@@ -17,10 +17,10 @@ pub struct RunsArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub warm_up: u32,
     /// No round of runs begins after this time
-    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = parse_length)]
     pub time: std::time::Duration,
     /// A run that takes longer is ended, and does not count
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_length)]
     pub timeout: Option<std::time::Duration>,
     /// The smallest change that matters: runs are made until it would be found
     #[arg(long, value_name = "PERCENT", default_value = "3%", value_parser = parse_share)]
@@ -69,6 +69,9 @@ pub struct ResultArgs {
     /// Of experiments: write the answer, with its picture, as one file for a browser
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// Of these files
+    #[command(flatten)]
+    pub force: ForceArgs,
 }
 
 /// See [`RunsArgs::progress_is`].
@@ -111,6 +114,9 @@ pub struct DiffArgs {
     /// Rows of each table
     #[arg(long, value_name = "N", default_value_t = 8)]
     pub rows: usize,
+    /// Also rows of which the runs cannot tell whether they changed
+    #[arg(long)]
+    pub all: bool,
     /// How runs are made
     #[command(flatten)]
     pub runs: RunsArgs,

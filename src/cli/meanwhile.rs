@@ -13,6 +13,10 @@ pub struct MeanwhileArgs {
     /// Let --metrics be an address that other machines reach
     #[arg(long, requires = "metrics")]
     pub metrics_open: bool,
+    /// A name under which --metrics may be asked on the loopback address, in addition to `localhost`: a scraper or proxy of
+    /// this machine that calls it so; any number of them
+    #[arg(long, value_name = "NAME", requires = "metrics")]
+    pub metrics_host: Vec<String>,
     /// Have OCaml 5 programs tell what their garbage collector does, by their environment
     #[arg(long, value_enum, default_value_t = RuntimeEvents::Auto)]
     pub runtime_events: RuntimeEvents,

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::ForceArgs;
+
 /// `holdup pack`
 #[derive(Debug, Args)]
 pub struct PackArgs {
@@ -16,6 +18,9 @@ pub struct PackArgs {
     /// Where to [default: NAME.holdup.pack in this directory]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    /// Of that file
+    #[command(flatten)]
+    pub force: ForceArgs,
     /// As tables of many machines
     #[cfg(feature = "sql")]
     #[command(flatten)]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::parse_bytes;
+use super::{ForceArgs, parse_bytes};
 
 /// `holdup query`. A build without SQL reads them, too, to say that it has none.
 #[derive(Debug, Args)]
@@ -30,9 +30,12 @@ pub struct QueryArgs {
     /// As JSON (docs/json.md)
     #[arg(long, group = "form")]
     pub json: bool,
-    /// Into a Parquet file, which must not be there
+    /// Into a Parquet file
     #[arg(long, value_name = "FILE", group = "form")]
     pub parquet: Option<PathBuf>,
+    /// Of that file
+    #[command(flatten)]
+    pub force: ForceArgs,
     /// Rows of a table on the terminal at the most
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub rows: usize,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::{MeanwhileArgs, RecordArgs, parse_bytes, parse_duration};
+use super::{MeanwhileArgs, RecordArgs, parse_bytes, parse_duration, parse_length};
 
 /// Keys, for the help.
 const KEYS: &str =
@@ -33,7 +33,7 @@ pub struct TopArgs {
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
     /// How much time the key w saves
-    #[arg(long, default_value = "10s", value_name = "TIME", value_parser = parse_duration)]
+    #[arg(long, default_value = "10s", value_name = "TIME", value_parser = parse_length)]
     pub keep: Duration,
     /// Memory for it; where that is too little, less time is
     #[arg(long, default_value = "64M", value_name = "BYTES", value_parser = parse_bytes)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::{MeanwhileArgs, RecordArgs, parse_bytes, parse_duration};
+use super::{MeanwhileArgs, RecordArgs, parse_bytes, parse_duration, parse_length};
 use crate::watch::triggers;
 
 /// What triggers there are, from their registry.
@@ -29,7 +29,7 @@ pub struct WatchArgs {
     #[arg(short, long, required = true, value_name = "TRIGGER")]
     pub trigger: Vec<String>,
     /// How much time before the moment is saved
-    #[arg(long, default_value = "10s", value_name = "TIME", value_parser = parse_duration)]
+    #[arg(long, default_value = "10s", value_name = "TIME", value_parser = parse_length)]
     pub keep: Duration,
     /// How much time after it
     #[arg(long, default_value = "1s", value_name = "TIME", value_parser = parse_duration)]

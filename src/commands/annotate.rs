@@ -12,12 +12,16 @@ use holdup_events::Trace;
 use holdup_events::tables::PYTHON_MODULE;
 use holdup_findings::derive::stacks::{FunctionCost, Selection, function_costs};
 use holdup_report::annotate::{Annotation, MachineCode, render, to_json};
+use holdup_report::numbers::duration;
 use holdup_report::text::clean;
 
 use super::locate;
 use crate::cli::ReportArgs;
 
-/// Prints the instructions of a function with their cost.
+/// Other functions of a pattern that are named.
+const OTHERS_MAX: usize = 8;
+
+/// Prints the instructions of a function with their cost. Of several functions, that is the one with the most own time.
 pub fn execute(before: &[OsString], after: &[OsString], args: &ReportArgs) -> Result<ExitCode> {
     let recording = match before {
         [] => None,
@@ -32,8 +36,13 @@ pub fn execute(before: &[OsString], after: &[OsString], args: &ReportArgs) -> Re
     let ask = super::stacks::ask(&trace, &args.stacks)?;
     let whole = args.stacks.min == Some(0.0);
     annotated(&trace, (&ask.selection, whole), function, |annotation, others| {
-        for other in others {
-            say!("holdup: '{function}' is also {} in {}", clean(&other.function), clean(&other.module));
+        for other in others.iter().take(OTHERS_MAX) {
+            let own = duration(other.between(0, u64::MAX).own.ns);
+            let (name, module) = (clean(&other.function), clean(&other.module));
+            say!("holdup: '{function}' also matches {name} in {module} (self {own})");
+        }
+        if others.len() > OTHERS_MAX {
+            say!("holdup: and {} more", others.len() - OTHERS_MAX);
         }
         match args.results.json {
             true => super::print_json(&to_json(annotation)),

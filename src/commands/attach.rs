@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
+use holdup_capture::launch;
 use holdup_capture::lower::{self, procfs};
 use holdup_events::recording;
 use holdup_findings::derive::class::Class;
@@ -29,11 +30,12 @@ pub fn execute(args: &AttachArgs) -> Result<ExitCode> {
         }
     };
     super::descriptors::read(&args.record.descriptors)?;
-    super::outputs::check([&args.record.report])?;
+    super::outputs::check([&args.record.report], args.record.force)?;
     // Asked while it is there.
     let hidden = args.pid.and_then(lower::hidden);
-    let Done::Recorded(recorded) = record::record(subject, command, args.length, &args.record)? else {
-        bail!("nothing was recorded");
+    let recorded = match record::record(subject, command, args.length, &args.record)? {
+        Done::Recorded(recorded) => recorded,
+        Done::Unrecorded(ending) => launch::end_like(ending),
     };
     super::run::report(&recorded, &args.record).with_context(|| super::run::kept(&recorded))?;
     match hidden {

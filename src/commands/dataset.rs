@@ -22,7 +22,10 @@ pub fn pack(args: &PackArgs, root: &Path) -> Result<ExitCode> {
     let place = Root::named(root)?;
     let chosen = chosen_views(&args.dataset)?;
     if let Root::Directory(root) = &place {
-        std::fs::create_dir_all(root).with_context(|| format!("making {}", root.display()))?;
+        crate::record::place::check_above(root)?;
+        if !root.is_dir() {
+            std::fs::create_dir(root).with_context(|| format!("making {}", root.display()))?;
+        }
     }
     let recordings = match args.recordings.is_empty() {
         true => vec![locate::newest()?],

@@ -10,7 +10,7 @@ use holdup_findings::experiment::compare::{Change, Question, Verdict};
 use holdup_findings::experiment::{
     Experiment, Run, RunFacts, Setting, collections, difference, facts, within,
 };
-use holdup_report::experiment::{Answer, Diff};
+use holdup_report::experiment::{Answer, Diff, RowChoice};
 
 use super::experiment::{self, Shown};
 use super::locate;
@@ -79,11 +79,15 @@ fn commands(texts: [&String; 2], args: &DiffArgs) -> Result<Shown> {
 
 /// Of a set, whose first two settings are compared.
 pub fn of_set(set: Set, args: &DiffArgs) -> Shown {
-    answer(set, &rounds::question(&args.runs, 0), args.rows)
+    answer(set, &rounds::question(&args.runs, 0), chosen(args))
+}
+
+fn chosen(args: &DiffArgs) -> RowChoice {
+    RowChoice { max: args.rows, undecided: args.all }
 }
 
 /// The same, where there are no flags.
-pub fn answer(set: Set, question: &Question, rows: usize) -> Shown {
+pub fn answer(set: Set, question: &Question, rows: RowChoice) -> Shown {
     let experiment = set.file.experiment;
     let question = Question { seed: experiment.seed, ..*question };
     let name =
@@ -132,7 +136,7 @@ fn sets(a: &Set, b: &Set, args: &DiffArgs) -> Result<Shown> {
         difference,
         collections,
         within: Vec::new(),
-        rows: args.rows,
+        rows: chosen(args),
         recordings: None,
         stacks,
     };
@@ -157,7 +161,7 @@ fn recordings(a: &Path, b: &Path, args: &DiffArgs) -> Result<Shown> {
     let names = (name(&path_a, &trace_a), name(&path_b, &trace_b));
     let recordings = Some((path_a.display().to_string(), path_b.display().to_string()));
     let collections = collections::explain(&difference, experiment.goal, question.matters);
-    let diff = Diff { names, difference, collections, within, rows: args.rows, recordings, stacks: None };
+    let diff = Diff { names, difference, collections, within, rows: chosen(args), recordings, stacks: None };
     Ok(Shown { experiment, set: None, answer: Answer::Diff(diff) })
 }
 

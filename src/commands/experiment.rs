@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use holdup_findings::experiment::compare::Question;
 use holdup_findings::experiment::trials::Trial;
 use holdup_findings::experiment::{Experiment, Setting};
-use holdup_report::experiment::{Answer, Shown as Report};
+use holdup_report::experiment::{Answer, RowChoice, Shown as Report};
 use holdup_report::text::shell_word;
 
 use crate::cli::experiment::{RecordChoice, ResultArgs, RunsArgs};
@@ -18,7 +18,7 @@ use crate::experiment::{knobs, table};
 use crate::record;
 
 /// Rows of a table, and the number of workers that is foretold, where a set is reopened.
-const ROWS: usize = 8;
+const ROWS: RowChoice = RowChoice { max: 8, undecided: false };
 const AT: u32 = 24;
 
 /// What is to be run.
@@ -125,7 +125,7 @@ pub fn reopen(path: &Path) -> Result<Shown> {
 impl ResultArgs {
     /// Files that cannot be written are told before the runs are made.
     pub fn check(&self) -> Result<()> {
-        super::outputs::check([&self.table, &self.html])
+        super::outputs::check([&self.table, &self.html], self.force)
     }
 }
 
@@ -137,9 +137,12 @@ impl Shown {
     pub fn print(&self, args: &ResultArgs) -> Result<ExitCode> {
         let set = self.set.as_ref().map(|path| path.display().to_string());
         let report = Report { experiment: &self.experiment, set, answer: &self.answer };
-        let table = args.table.as_ref().map_or(Ok(()), |file| table::write(&self.experiment, file));
-        let html =
-            args.html.as_ref().map_or(Ok(()), |file| super::outputs::write(file, report.html().as_bytes()));
+        let table =
+            args.table.as_ref().map_or(Ok(()), |file| table::write(&self.experiment, file, args.force));
+        let html = args
+            .html
+            .as_ref()
+            .map_or(Ok(()), |file| super::outputs::write(file, report.html().as_bytes(), args.force));
         let printed = if args.json {
             super::print_json(&report.json())
         } else if args.markdown {

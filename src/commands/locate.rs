@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use holdup_events::Trace;
 use holdup_events::recording::{self, JournalReader, journal, store};
+use holdup_report::damage;
 
 use crate::record::{Unfinished, finish};
 
@@ -35,10 +36,23 @@ pub fn find(named: Option<&Path>) -> Result<PathBuf> {
 /// Opens a recording, the newest if none is named. One that was never finished is finished first, in its place if
 /// that can be written, else in memory's stead in a temporary directory.
 pub fn open(named: Option<&Path>) -> Result<(PathBuf, Trace)> {
+    let (path, trace) = open_silently(named)?;
+    for sentence in damage::sentences(&trace) {
+        say!("holdup: {}: {sentence}", path.display());
+    }
+    Ok((path, trace))
+}
+
+/// The same for a report, whose head names damaged tables.
+pub fn open_silently(named: Option<&Path>) -> Result<(PathBuf, Trace)> {
     let path = find(named)?;
     if recording::has_only_journal(&path) {
         say_unfinished(&path)?;
         let trace = recover(&path).with_context(|| format!("reading the journal of {}", path.display()))?;
+        // What a full disk kept out of it is a loss that can be reported.
+        if trace.threads.is_empty() && trace.wall().0 == 0 && trace.losses.is_empty() {
+            bail!("{}: nothing was recorded: its recorder ended before the recording began", path.display());
+        }
         return Ok((path, trace));
     }
     let trace = recording::open(&path)?;

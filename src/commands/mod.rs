@@ -15,7 +15,7 @@ mod import;
 mod kept_answers;
 mod locate;
 mod man;
-mod outputs;
+pub mod outputs;
 mod pack;
 #[cfg(feature = "sql")]
 mod query;
@@ -33,8 +33,8 @@ mod whatif;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
-use anyhow::Result;
-use holdup_capture::privileges;
+use anyhow::{Result, bail};
+use holdup_capture::{launch, privileges};
 use holdup_report::Style;
 
 use crate::cli::Command;
@@ -56,7 +56,7 @@ pub fn execute(command: Command) -> Result<ExitCode> {
         #[cfg(feature = "sql")]
         Command::Query(args) => query::execute(&args),
         #[cfg(not(feature = "sql"))]
-        Command::Query(_) => anyhow::bail!(
+        Command::Query(_) => bail!(
             "this build has no SQL (it was made with --no-default-features); a recording's Parquet files can be asked by others: \
              docs/format.md"
         ),
@@ -95,9 +95,20 @@ pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
     })
 }
 
+/// Standard output, to write an answer to.
+///
+/// # Errors
+/// It was closed when holdup began.
+pub fn stdout() -> Result<std::io::Stdout> {
+    if launch::was_closed(libc::STDOUT_FILENO) {
+        bail!("standard output is closed: the answer has no place");
+    }
+    Ok(std::io::stdout())
+}
+
 /// Prints to standard output.
 pub fn print(text: &str) -> Result<ExitCode> {
-    std::io::stdout().lock().write_all(text.as_bytes())?;
+    stdout()?.lock().write_all(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -115,15 +126,25 @@ fn style(stream: &impl StreamKind) -> Style {
         .is_none_or(|value| value.to_ascii_lowercase().replace('-', "").contains("utf8"));
     Style {
         colour: terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
-        width: if terminal { stream.columns().clamp(80, 120) } else { 80 },
+        width: if terminal { stream.columns() } else { None }.or_else(columns_asked).unwrap_or(COLUMNS),
+        whole: !terminal,
         unicode: utf8,
     }
+}
+
+/// Columns where neither a terminal nor the user says how many there are.
+const COLUMNS: usize = 80;
+
+/// What the variable `COLUMNS` asks for.
+fn columns_asked() -> Option<usize> {
+    std::env::var("COLUMNS").ok()?.parse().ok().filter(|columns| *columns > 0)
 }
 
 /// Standard output or standard error.
 trait StreamKind {
     fn is_a_terminal(&self) -> bool;
-    fn columns(&self) -> usize;
+    /// Of the terminal, if it knows.
+    fn columns(&self) -> Option<usize>;
 }
 
 impl<T: IsTerminal + std::os::fd::AsRawFd> StreamKind for T {
@@ -131,13 +152,13 @@ impl<T: IsTerminal + std::os::fd::AsRawFd> StreamKind for T {
         self.is_terminal()
     }
 
-    fn columns(&self) -> usize {
+    fn columns(&self) -> Option<usize> {
         // SAFETY: the kernel writes one struct of plain numbers, or fails and leaves zeros.
         let size = unsafe {
             let mut size: libc::winsize = std::mem::zeroed();
             libc::ioctl(self.as_raw_fd(), libc::TIOCGWINSZ, &mut size);
             size
         };
-        if size.ws_col == 0 { 80 } else { usize::from(size.ws_col) }
+        (size.ws_col > 0).then(|| usize::from(size.ws_col))
     }
 }

@@ -1,8 +1,9 @@
 //! `holdup pack`
 
+use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use holdup_events::recording;
 
 use super::locate;
@@ -31,9 +32,25 @@ pub fn execute(args: &PackArgs) -> Result<ExitCode> {
         name.push(".pack");
         name.into()
     });
+    super::outputs::refuse_existing(&file, args.force)?;
     half_made::watch()?;
     half_made::begin(&recording::pack_aside(&file));
-    let bytes = recording::pack(&path, &file)?;
+    let bytes = match file.is_file() {
+        true => replace(&path, &file)?,
+        false => recording::pack(&path, &file)?,
+    };
     say!("holdup: wrote {} ({})", file.display(), holdup_report::numbers::bytes(bytes));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Packs `recording` in the place of a file that may go.
+fn replace(recording: &Path, file: &Path) -> Result<u64> {
+    let mut name = file.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".fresh-{}", std::process::id()));
+    let fresh = file.with_file_name(name);
+    half_made::begin(&fresh);
+    let bytes = recording::pack(recording, &fresh)?;
+    half_made::finish(&fresh, || std::fs::rename(&fresh, file))
+        .with_context(|| format!("writing {}", file.display()))?;
+    Ok(bytes)
 }

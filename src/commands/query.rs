@@ -128,12 +128,11 @@ enum Form {
 
 impl Form {
     fn of(args: &QueryArgs) -> Result<Form> {
+        if args.parquet.is_none() {
+            super::stdout()?;
+        }
         Ok(match &args.parquet {
-            Some(file) => {
-                let out =
-                    File::create_new(file).with_context(|| format!("cannot write {}", file.display()))?;
-                Form::Parquet(file.clone(), out)
-            }
+            Some(file) => Form::Parquet(file.clone(), super::outputs::create(file, args.force)?),
             None if args.csv => Form::Csv,
             None if args.json => Form::Json,
             None => Form::Table { rows_max: args.rows },

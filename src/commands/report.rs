@@ -30,7 +30,7 @@ pub fn execute(args: &ReportArgs) -> Result<ExitCode> {
     if args.over_time && !sections.iter().any(|name| name == "threads") {
         sections.push("threads".to_owned());
     }
-    let (path, trace) = locate::open(recording.as_deref())?;
+    let (path, trace) = locate::open_silently(recording.as_deref())?;
     let stacks = StackAsk {
         operations: args.operations.map(|number| u64::from(number.get())),
         over_time: args.over_time,

@@ -4,13 +4,13 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use holdup_capture::launch;
 use holdup_events::recording;
 use holdup_report::text::shell_word;
 
 use super::locate;
-use crate::cli::{RecordArgs, RunArgs};
+use crate::cli::{ForceArgs, RecordArgs, RunArgs};
 use crate::experiment::counted::{Counted, Counting};
 use crate::record::allocations::Sampler;
 use crate::record::{self, Beside, Done, Recorded, Subject, runtime_events};
@@ -23,7 +23,7 @@ pub fn execute(args: RunArgs) -> Result<ExitCode> {
     }
     // Before the program runs: a file that cannot be read must not cost the user a run.
     super::descriptors::read(&args.record.descriptors)?;
-    super::outputs::check([&args.record.report])?;
+    super::outputs::check([&args.record.report], args.record.force)?;
     let rings = runtime_events::prepare(&args.command, args.runtime_events);
     let changes = rings.as_ref().map(|rings| rings.environment(|name| std::env::var_os(name)));
     let mut changes = changes.unwrap_or_default();
@@ -83,7 +83,7 @@ fn time(held: launch::Held, file: &std::path::Path) -> Result<launch::Ending> {
     let started = std::time::Instant::now();
     let ending = held.release()?.wait();
     let took_ns = started.elapsed().as_nanos().to_string();
-    std::fs::write(file, took_ns).with_context(|| format!("writing {}", file.display()))?;
+    super::outputs::write(file, took_ns.as_bytes(), ForceArgs::default())?;
     Ok(ending)
 }
 
@@ -101,8 +101,7 @@ fn count(args: &RunArgs) -> Result<Count<'_>> {
 impl Count<'_> {
     fn write(&self) -> Result<()> {
         let Some((counting, file)) = &self.0 else { return Ok(()) };
-        std::fs::write(file, counting.read()?.to_string())
-            .with_context(|| format!("writing {}", file.display()))
+        super::outputs::write(file, counting.read()?.to_string().as_bytes(), ForceArgs::default())
     }
 }
 
@@ -132,7 +131,7 @@ pub fn report(recorded: &Recorded, options: &RecordArgs) -> Result<()> {
         format!("{:#}\n", holdup_report::to_json_with(&trace, &analysis, &ask))
     } else {
         let style = match &options.report {
-            Some(_) => holdup_report::Style { colour: false, width: 80, unicode: true },
+            Some(_) => holdup_report::Style { whole: true, ..holdup_report::Style::default() },
             None => super::style(&stderr),
         };
         let (asked, name) = (holdup_report::StackAsk::default(), path.display().to_string());
@@ -144,7 +143,10 @@ pub fn report(recorded: &Recorded, options: &RecordArgs) -> Result<()> {
         text
     };
     match &options.report {
-        Some(file) => super::outputs::write(file, text.as_bytes())?,
+        Some(file) => super::outputs::write(file, text.as_bytes(), options.force)?,
+        None if launch::was_closed(libc::STDERR_FILENO) => {
+            bail!("standard error is closed: the report has no place (--report FILE gives it one)")
+        }
         None => stderr.lock().write_all(text.as_bytes())?,
     }
     Ok(())

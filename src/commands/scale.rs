@@ -23,7 +23,7 @@ pub fn execute(args: &ScaleArgs) -> Result<ExitCode> {
         Some(_) => None,
         None => Some(settings(args)?.into()),
     };
-    outputs::check([&args.svg, &args.png])?;
+    outputs::check([&args.svg, &args.png], args.results.force)?;
     args.results.check()?;
     let set = experiment::run(&args.runs, Purpose::Scale, settings, wanted)?;
     let question = rounds::question(&args.runs, set.file.experiment.seed);
@@ -39,8 +39,9 @@ pub fn execute(args: &ScaleArgs) -> Result<ExitCode> {
 }
 
 fn draw(args: &ScaleArgs, picture: &Picture) -> Result<()> {
-    args.svg.as_ref().map_or(Ok(()), |file| outputs::write(file, picture.svg().as_bytes()))?;
-    args.png.as_ref().map_or(Ok(()), |file| outputs::write(file, &picture.png()))
+    let force = args.results.force;
+    args.svg.as_ref().map_or(Ok(()), |file| outputs::write(file, picture.svg().as_bytes(), force))?;
+    args.png.as_ref().map_or(Ok(()), |file| outputs::write(file, &picture.png(), force))
 }
 
 /// Of a set.

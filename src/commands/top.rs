@@ -76,14 +76,13 @@ fn title(args: &TopArgs, command: &[String]) -> String {
 }
 
 fn lines(args: &TopArgs, wishes: &Wishes) -> Result<Look> {
-    let file = args.record.report.as_deref();
     let beside_program = !args.command.is_empty();
-    let style = match (file, beside_program) {
+    let style = match (&args.record.report, beside_program) {
         (Some(_), _) => holdup_report::Style::default(),
         (None, true) => super::style(&std::io::stderr()),
         (None, false) => super::style(&std::io::stdout()),
     };
-    let to = Lines::open(file, beside_program)?;
+    let to = Lines::open(&args.record, beside_program)?;
     let mut lines = Lines::new(to, (args.record.json, style), args.count, wishes.stop.clone());
     Ok(Box::new(move |moment| lines.take(moment)))
 }

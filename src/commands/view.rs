@@ -38,6 +38,7 @@ pub fn execute(args: &ViewArgs) -> Result<ExitCode> {
         let path = locate::find(recording.as_deref())?;
         return serve((&path, before), &descriptors, assets, (args, &place));
     };
+    super::outputs::check([&args.html], args.force)?;
     if assets.is_empty() {
         bail!("{}", holdup_report::viewer::page::NOT_BUILT.trim_end());
     }
@@ -52,7 +53,7 @@ pub fn execute(args: &ViewArgs) -> Result<ExitCode> {
         viewer = viewer.with_against(other.manifest.clone());
         viewer.compare(other);
     }
-    write_page(&viewer, &assets, file, u64::from(args.size) << 20)
+    write_page(&viewer, &assets, file, args)
 }
 
 /// A recording as reports print it, with a place in it: `t.holdup#t=4.213`.
@@ -83,9 +84,9 @@ fn assets(folder: Option<&Path>) -> Result<Vec<Asset>> {
     Ok(assets)
 }
 
-fn write_page(viewer: &Viewer, assets: &[Asset], file: &Path, bytes_max: u64) -> Result<ExitCode> {
-    let page = bundle::page(viewer, assets, bytes_max)?;
-    std::fs::write(file, &page.html).with_context(|| format!("writing {}", file.display()))?;
+fn write_page(viewer: &Viewer, assets: &[Asset], file: &Path, args: &ViewArgs) -> Result<ExitCode> {
+    let page = bundle::page(viewer, assets, u64::from(args.size) << 20)?;
+    super::outputs::write(file, page.html.as_bytes(), args.force)?;
     say!("holdup: wrote {} ({})", file.display(), holdup_report::numbers::bytes(page.html.len() as u64));
     for sentence in &page.thinned {
         say!("holdup: {sentence}");

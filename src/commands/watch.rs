@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use anyhow::{Result, bail};
 use holdup_capture::launch;
 
-use crate::cli::WatchArgs;
+use crate::cli::{ForceArgs, RecordArgs, WatchArgs};
 use crate::live::{self, metrics};
 use crate::record::{self, Beside, Subject, runtime_events};
 use crate::watch::triggers::output::{self, Pipes};
@@ -25,10 +25,12 @@ pub fn execute(args: WatchArgs) -> Result<ExitCode> {
         launch::watch_signals()?;
     }
     super::descriptors::read(&args.record.descriptors)?;
-    super::outputs::check([&args.record.report])?;
+    super::outputs::check([&args.record.report], args.record.force)?;
     let live = live(&args)?;
     let (subject, command, pipes) = subject(&args, &triggers)?;
-    let (options, record) = (args.record.clone(), args.record);
+    // From the check above on, the file of --report is ours: each recording replaces the report of the one before.
+    let record = RecordArgs { force: ForceArgs { force: true }, ..args.record.clone() };
+    let options = args.record;
     let limits = Limits {
         keep: args.keep,
         after: args.after,

@@ -110,6 +110,7 @@ mod tests {
     fn the_oldest_go_and_those_in_use_and_those_of_others_stay() {
         let scratch = std::env::temp_dir().join(format!("holdup-sets-{}", std::process::id()));
         let _ = fs::remove_dir_all(&scratch);
+        fs::create_dir_all(&scratch).unwrap();
         let make = |name: &str| {
             let path = scratch.join(format!("{name}.{ENDING}"));
             let set = Set::create(Some(&path), Purpose::Diff, Experiment::default(), None).unwrap();

@@ -168,12 +168,13 @@ fn make_named(path: &Path) -> Result<PathBuf> {
             bail!("{} is in the way: it is no set of runs", path.display());
         }
     }
+    record::place::check_above(path)?;
     record::place::make_private(path).with_context(|| format!("cannot write a set to {}", path.display()))?;
     Ok(path.to_owned())
 }
 
 fn make_kept(experiment: &Experiment) -> Result<PathBuf> {
-    let folder = record::place::kept()?;
+    let folder = record::place::make_store()?;
     kept_sets::prune(&folder);
     let command = experiment.settings.first().and_then(|setting| setting.command.first());
     let name = store::name(command.map_or("", String::as_str), record::unix_ns() / 1_000_000_000);

@@ -9,6 +9,9 @@ use anyhow::{Context, Result};
 use holdup_findings::derive::class::Class;
 use holdup_findings::experiment::{Experiment, Run, Setting, Table as LedgerTable};
 
+use crate::cli::ForceArgs;
+use crate::commands::outputs;
+
 /// The values of a column, one a run; what a run does not have is `None`.
 #[derive(Clone, Debug, PartialEq)]
 enum Values {
@@ -24,13 +27,13 @@ enum Values {
 type Column = (String, Values);
 
 /// Writes every run, those that do not count, too: as Parquet if the file's name ends so, else as comma-separated values.
-pub fn write(experiment: &Experiment, file: &Path) -> Result<()> {
+pub fn write(experiment: &Experiment, file: &Path, force: ForceArgs) -> Result<()> {
     let columns = columns(experiment);
-    let written = match file.extension().is_some_and(|ending| ending == "parquet") {
-        true => parquet::write(&columns, file),
-        false => std::fs::write(file, csv::text(&columns)).map_err(anyhow::Error::from),
+    let bytes = match file.extension().is_some_and(|ending| ending == "parquet") {
+        true => parquet::bytes(&columns).with_context(|| format!("writing {}", file.display()))?,
+        false => csv::text(&columns).into_bytes(),
     };
-    written.with_context(|| format!("writing {}", file.display()))
+    outputs::write(file, &bytes, force)
 }
 
 fn columns(experiment: &Experiment) -> Vec<Column> {

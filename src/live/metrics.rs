@@ -30,8 +30,12 @@ impl Shared {
     /// # Errors
     /// See [`Shared::bind`].
     pub fn asked(flags: &MeanwhileArgs, triggers: &[String]) -> Result<Option<Shared>> {
-        let bind = |address: &String| Shared::bind(address, flags.metrics_open, triggers);
-        flags.metrics.as_ref().map(bind).transpose()
+        let Some(address) = &flags.metrics else { return Ok(None) };
+        let mut shared = Shared::bind(address, flags.metrics_open, triggers)?;
+        if let Hosts::Loopback(port) = shared.hosts {
+            shared.hosts = Hosts::Named(port, flags.metrics_host.clone());
+        }
+        Ok(Some(shared))
     }
 
     /// Adds each interval to the sums.
@@ -120,6 +124,22 @@ mod tests {
         assert_eq!(asked.map(|(method, target)| status(method, target, &host)), [200, 200, 404, 405]);
         // A page's own name that was made to resolve to this address.
         assert_eq!(status("GET", "/metrics", "evil.example"), 421);
+    }
+
+    #[test]
+    fn a_loopback_address_is_asked_under_the_names_that_are_given() {
+        let flags = MeanwhileArgs {
+            metrics: Some("0".to_owned()),
+            metrics_open: false,
+            metrics_host: vec!["node1".to_owned()],
+            runtime_events: crate::cli::RuntimeEvents::Never,
+        };
+        let shared = Shared::asked(&flags, &[]).unwrap().unwrap();
+        let status = |host| {
+            let headers = vec![("Host", host)];
+            shared.answer(&Request { method: "GET", target: "/metrics", headers }).status
+        };
+        assert_eq!(["node1", "node1:9464", "evil.example"].map(status), [200, 200, 421]);
     }
 
     #[test]

@@ -177,7 +177,7 @@ pub fn prepare(subject: &Subject, recorder: Recorder) -> Result<Ready> {
         taken: BTreeSet::new(),
         roots,
         journal: recorder.journal,
-        tally: Tally { switches: 0, events: 0, lost: 0 },
+        tally: Tally::default(),
         bad_records: 0,
         budget_percent: match options.stacks {
             Stacks::All => 0.0,
@@ -212,6 +212,8 @@ impl Ready {
     pub fn run(self, subject: Subject) -> Result<Outcome> {
         let Ready { mut recording, mut budget, length, start_ns, mappings_missing } = self;
         let mut watched = let_go(subject)?;
+        let start_ns = watched.released().map_or(start_ns, |released| released.0);
+        recording.restart_at(Timestamp(start_ns));
         recording.syscalls.begin();
         let before = super::own_cost();
         let left = super::start_clock(length);
@@ -460,6 +462,7 @@ impl Loop {
         let mut drained = session.drain_definitions(&mut |record| {
             let taken = decoder.decode(record, &mut |mut event| {
                 note_target(targets, &event);
+                tally.threads += u64::from(is_birth(&event));
                 line_watch.note(&event);
                 runtime_names.note(&event);
                 if launcher.pass(&mut event) {
@@ -511,16 +514,21 @@ impl Loop {
                 journal.push(&event);
             })?;
         }
-        let mut threads = Vec::new();
+        let (mut threads, mut found) = (Vec::new(), 0);
         session.snapshot(&mut |record| {
             let taken = decoder.decode(record, &mut |mut event| {
                 note_target(targets, &event);
+                found += u64::from(is_target(&event));
                 give_stack(&mut event, &stacks);
                 threads.push(event);
             });
             *bad_records += u64::from(taken.is_err());
         })?;
         threads.into_iter().for_each(|event| journal.push(&decoder.with_outer_tids(event)));
+        // Those of a later one were born before it, or found by the first one.
+        if self.tally.threads == 0 {
+            self.tally.threads = found;
+        }
         Ok(())
     }
 
@@ -540,6 +548,8 @@ impl Loop {
         returned_cpus::look(session, mappings.as_mut(), targets, &mut |event| journal.push(&event));
         // To detach takes a while, on a busy machine a fifth of a second, in which less and less is seen of programs that go on.
         let end_ns = lower::now().0;
+        // Work after the end disturbs no thread of the recording.
+        let before_end = super::cost_since(before);
         self.tell_at_the_end(Timestamp(end_ns));
         let (calls, calls_cpu_ns) =
             self.calls.finish(&self.session, Timestamp(end_ns), &mut |event| self.journal.push(&event));
@@ -547,23 +557,17 @@ impl Loop {
         self.session.detach();
         while self.drain() > 0 {}
         // Rings were told of meanwhile, too.
-        let told = (&self.targets, Timestamp(end_ns));
-        let rings = self.rings.finish(told, &mut |event| self.journal.push(&event));
+        let rings =
+            self.rings.finish((&self.targets, Timestamp(end_ns)), &mut |event| self.journal.push(&event));
         self.save_last(Timestamp(end_ns));
         let counters = self.session.counters();
-        let probes = self.probe_cost();
+        let cost = self.cost_until(&before_end, calls_cpu_ns);
         privileges::run_at_once(false);
         privileges::run_like_others();
         let (all, journal) = ((Timestamp(start_ns), Timestamp(end_ns)), &mut self.journal);
         self.decoder.tell_last_gaps(&self.session.next_numbers(), all, &mut |event| journal.push(&event));
         self.account_losses(&counters.lost, end_ns);
         self.journal.flush();
-        let mut cost = super::cost_since(before);
-        cost.probes_cpu_ns = probes.total_ns as u64 + calls_cpu_ns;
-        cost.probes_cpu_error_ns = probes.error_ns as u64;
-        cost.stacks_cpu_ns = (probes.stacks_ns + probes.waker_stacks_ns) as u64;
-        cost.budget_percent = self.budget_percent;
-        cost.switches = self.tally.switches;
         let mut sources = recorded_streams(&counters);
         self.tell_of_allocations(&mut sources);
         lacks(&mut sources, sources::CPU_SAMPLES, &[&samples_missing]);
@@ -580,18 +584,34 @@ impl Loop {
             syscalls.into_iter().chain(calls).chain(self.counting.source(self.session.counters_missing())),
         );
         sources.extend(rings.into_iter().chain(line_watch).chain(runtime_names));
-        let stacks = self.session.stacks_missing();
-        if !stacks.is_empty() {
-            sources.push(said("user-stacks", false, format!("{stacks}: no user stacks are recorded")));
-        }
-        for missing in self.session.missing() {
-            let why = format!("{}: {}", missing.reason, missing.source.without);
-            not_recorded(&mut sources, missing.source.name, why);
-        }
-        let dropped = self.journal.dropped().cloned();
-        let roots = std::mem::take(&mut self.roots);
+        tell_missing(&self.session, &mut sources);
+        let (dropped, roots) = (self.journal.dropped().cloned(), std::mem::take(&mut self.roots));
         self.journal.land();
-        Outcome { start_ns, end_ns, ending, memory: None, cost, sources, dropped, roots }
+        Outcome {
+            start_ns,
+            end_ns,
+            threads_seen: self.tally.threads,
+            ending,
+            memory: None,
+            cost,
+            sources,
+            dropped,
+            roots,
+        }
+    }
+
+    /// The cost of the recording. `recorder` is the recorder's part of it, and `calls_cpu_ns` that of counting syscalls.
+    fn cost_until(&self, recorder: &Cost, calls_cpu_ns: u64) -> Cost {
+        let probes = self.probe_cost();
+        Cost {
+            recorder_cpu_ns: recorder.recorder_cpu_ns,
+            probes_cpu_ns: probes.total_ns as u64 + calls_cpu_ns,
+            probes_cpu_error_ns: probes.error_ns as u64,
+            stacks_cpu_ns: (probes.stacks_ns + probes.waker_stacks_ns) as u64,
+            budget_percent: self.budget_percent,
+            switches: self.tally.switches,
+            ..super::own_cost()
+        }
     }
 
     /// What is read of maps once it has all happened.
@@ -695,6 +715,28 @@ fn give_stack(event: &mut Event, stacks: &BTreeSet<u64>) {
         wait.stack = u64::from(snapshot.tid);
         wait.stack_every = 1;
     }
+}
+
+/// What the kernel refused.
+fn tell_missing(session: &Session, sources: &mut Vec<SourceState>) {
+    let stacks = session.stacks_missing();
+    if !stacks.is_empty() {
+        sources.push(said("user-stacks", false, format!("{stacks}: no user stacks are recorded")));
+    }
+    for missing in session.missing() {
+        let why = format!("{}: {}", missing.reason, missing.source.without);
+        not_recorded(sources, missing.source.name, why);
+    }
+}
+
+/// A thread of the program begins.
+fn is_birth(event: &Event) -> bool {
+    matches!(event, Event::Lifecycle(change) if change.target && matches!(change.change, LifecycleChange::Fork { .. }))
+}
+
+/// A thread of the program is there.
+fn is_target(event: &Event) -> bool {
+    matches!(event, Event::Snapshot(snapshot) if snapshot.target && snapshot.state != SnapshotState::Dead)
 }
 
 fn note_target(targets: &mut BTreeSet<u32>, event: &Event) {

@@ -46,7 +46,7 @@ pub fn make_tables(
     let mut tables = RecordingWriter::create(to)?;
     let files = OwnFiles::new(roots, manifest);
     let within = until(reader.by_ref(), Timestamp(manifest.end_ns));
-    let mut catalogue = build(within.chain(dropped.map(Event::Loss)), manifest, &mut tables, &files);
+    let mut catalogue = build((within, dropped), manifest, &mut tables, &files);
     // A disk that cannot be read now can perhaps be read later: the journal stays.
     reader.take_failure().map_or(Ok(()), Err)?;
     manifest.cost.switches = manifest.cost.switches.max(catalogue.switches);
@@ -68,13 +68,15 @@ pub fn recover(from: &Path, to: &Path) -> Result<()> {
     let mut tables = RecordingWriter::create(to)?;
     let roots = Roots::default();
     let files = OwnFiles::new(&roots, &manifest);
-    let mut catalogue = build(JournalReader::open(from)?, &manifest, &mut tables, &files);
+    let mut catalogue = build((JournalReader::open(from)?, None), &manifest, &mut tables, &files);
     manifest.cost.switches = catalogue.switches;
     complete(tables, &mut catalogue, &mut manifest, &files)
 }
 
+/// `dropped` is a loss of everything behind the last event. Chunks overlap in time: it may begin before events that are there, and
+/// comes behind all of them, because it concerns every thread that they name.
 fn build(
-    events: impl Iterator<Item = Event>,
+    (events, dropped): (impl Iterator<Item = Event>, Option<Loss>),
     manifest: &Manifest,
     tables: &mut RecordingWriter,
     files: &dyn Files,
@@ -86,6 +88,9 @@ fn build(
         order.push(event, &mut |event| builder.push(event, tables));
     }
     order.finish(&mut |event| builder.push(event, tables));
+    if let Some(loss) = dropped {
+        builder.push(Event::Loss(loss), tables);
+    }
     builder.finish(tables)
 }
 
@@ -138,7 +143,7 @@ pub type Naming<'a> = dyn Fn(&mut Catalogue, &mut Manifest) -> (Stacks, Frames) 
 pub fn finish_import(dir: &Path, manifest: &mut Manifest, name: &Naming) -> Result<()> {
     let mut reader = JournalReader::open(dir)?;
     let mut tables = RecordingWriter::create(dir)?;
-    let mut catalogue = build(reader.by_ref(), manifest, &mut tables, &NoFiles);
+    let mut catalogue = build((reader.by_ref(), None), manifest, &mut tables, &NoFiles);
     reader.take_failure().map_or(Ok(()), Err)?;
     manifest.cost.switches = catalogue.switches;
     let named = name(&mut catalogue, manifest);

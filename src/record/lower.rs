@@ -56,16 +56,20 @@ fn record(ready: Ready, subject: Subject) -> Result<Outcome> {
     let Ready { mut source, recorder, target: Target { pid, mode, .. } } = ready;
     let mut journal = recorder.journal;
     let processes = BTreeSet::from([pid]);
-    let mut tally = Tally { switches: 0, events: 0, lost: 0 };
-    let start_ns = lower::now().0;
+    let mut tally = Tally::default();
+    let mut start_ns = lower::now().0;
     let mut rings = RingFeed::new(recorder.rings, !matches!(mode, Mode::Run), Timestamp(start_ns));
     journal.begin_at(Timestamp(start_ns));
     let mut watched = match subject {
         Subject::Run(held, _) => Watched::Child(held.release()?),
         _ => Watched::Process(Other::new(pid)),
     };
-    if !matches!(watched, Watched::Child(_)) {
-        launch::watch_signals()?;
+    match watched.released() {
+        Some(released) => {
+            start_ns = released.0;
+            journal.begin_at(released);
+        }
+        None => launch::watch_signals()?,
     }
     let mut flushed = Instant::now();
     let mut take = |event: Event, journal: &mut super::Output| {
@@ -91,9 +95,9 @@ fn record(ready: Ready, subject: Subject) -> Result<Outcome> {
     };
     source.finish(&mut |event| take(event, &mut journal));
     let end_ns = lower::now().0;
+    let mut cost = super::cost_since(&before);
     let rings = rings.finish((&processes, Timestamp(end_ns)), &mut |event| journal.push(&event));
     journal.flush();
-    let mut cost = super::cost_since(&before);
     cost.switches = tally.switches;
     let name = match source.rung() {
         Rung::Perf => "perf",
@@ -109,5 +113,7 @@ fn record(ready: Ready, subject: Subject) -> Result<Outcome> {
     sources.extend(rings);
     let dropped = journal.dropped().cloned();
     let memory = watched.memory();
-    Ok(Outcome { start_ns, end_ns, ending, memory, cost, sources, dropped, roots: Roots::default() })
+    let threads_seen = tally.threads;
+    let roots = Roots::default();
+    Ok(Outcome { start_ns, end_ns, threads_seen, ending, memory, cost, sources, dropped, roots })
 }

@@ -107,6 +107,8 @@ pub struct Unfinished {
 struct Outcome {
     start_ns: u64,
     end_ns: u64,
+    /// See [`Manifest::threads_seen`].
+    threads_seen: u64,
     ending: Option<Ending>,
     /// Of a command that ended.
     memory: Option<MemoryUse>,
@@ -121,7 +123,8 @@ struct Outcome {
 pub enum Done {
     /// It was made.
     Recorded(Recorded),
-    /// The program ran without: no backend could be opened, or there was no place for the recording.
+    /// The program ran without: no backend could be opened, or there was no place for the recording. Or a signal came before
+    /// the recording began.
     Unrecorded(Ending),
 }
 
@@ -138,6 +141,8 @@ pub fn record(
     hardware::check(&options.counters).map_err(anyhow::Error::msg)?;
     let mut backends = Backends::choose(options.rung, &subject)?;
     let program = matches!(subject, Subject::Run(..)).then(|| command.first().map(OsString::from)).flatten();
+    // To open a backend takes a while: a signal meanwhile leaves nothing half made behind.
+    launch::watch_stopping_signals()?;
     // Until it is settled, nothing was recorded: nothing is left behind.
     let place = match place::begin(options.output.as_deref(), command.first().map_or("", String::as_str)) {
         Ok(place) => Rc::new(place),
@@ -186,15 +191,29 @@ pub fn record(
             Err(error) => return Err(error),
         }
     };
+    if let Some(ending) = stopped_early() {
+        return Ok(Done::Unrecorded(ending));
+    }
     backends.announce();
     let lacking = lacking(options, backends.current(), sampler.is_some());
-    for (option, _, missing) in &lacking {
-        say!("holdup: {option}: {missing}; this recording is made without");
-    }
+    announce(&lacking);
     let outcome = ready?.run(subject)?;
     let recorded = complete(outcome, manifest, lacking, &place);
     drop(held);
     recorded.map(Done::Recorded)
+}
+
+/// How holdup ends if a signal came before the program ran.
+fn stopped_early() -> Option<Ending> {
+    let signal = launch::stopped_by()?;
+    say!("holdup: stopped by signal {signal} before the recording began: nothing was recorded");
+    Some(Ending::Killed(signal))
+}
+
+fn announce(lacking: &[Lacking]) {
+    for (option, _, missing) in lacking {
+        say!("holdup: {option}: {missing}; this recording is made without");
+    }
 }
 
 /// A recording that was begun with one backend.
@@ -251,6 +270,8 @@ fn complete(
     manifest.begin_at(Timestamp(outcome.start_ns));
     manifest.end_ns = outcome.end_ns.max(outcome.start_ns);
     manifest.exit_status = outcome.ending.map(Ending::shell_status);
+    manifest.exit_signal = outcome.ending.and_then(Ending::signal);
+    manifest.threads_seen = outcome.threads_seen;
     manifest.cost = outcome.cost;
     manifest.memory = outcome.memory;
     manifest.sources = outcome.sources;
@@ -332,6 +353,14 @@ impl Watched {
     fn wait(&mut self) -> Option<Ending> {
         match self {
             Watched::Child(child) => Some(child.wait()),
+            Watched::Process(_) | Watched::Machine => None,
+        }
+    }
+
+    /// When a program of ours was released. Its wait for the recorder before that is not part of the recording.
+    fn released(&self) -> Option<Timestamp> {
+        match self {
+            Watched::Child(child) => Some(child.released()),
             Watched::Process(_) | Watched::Machine => None,
         }
     }
@@ -455,7 +484,10 @@ fn cost_since(before: &Cost) -> Cost {
 }
 
 /// Counts what goes into the journal.
+#[derive(Default)]
 struct Tally {
+    /// Threads of the program that were seen, whatever became of their events.
+    threads: u64,
     switches: u64,
     events: u64,
     lost: u64,

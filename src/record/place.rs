@@ -16,7 +16,7 @@ const KEPT_BYTES: u64 = 4 << 30;
 /// Recordings say what programs do, with their command lines and paths: they are for who made them.
 const PRIVATE: u32 = 0o700;
 
-/// A directory that only its owner reads, and those above it.
+/// A directory that only its owner reads. The directory above must be there: a mistyped path makes no tree of directories.
 pub fn make_private(path: &Path) -> io::Result<()> {
     match make_new(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
@@ -26,10 +26,28 @@ pub fn make_private(path: &Path) -> io::Result<()> {
 
 /// The same, where nothing is yet.
 pub fn make_new(path: &Path) -> io::Result<()> {
-    if let Some(above) = path.parent().filter(|above| !above.as_os_str().is_empty()) {
-        fs::create_dir_all(above)?;
-    }
     DirBuilder::new().mode(PRIVATE).create(path)
+}
+
+/// Checks that the directory above `path` is there.
+///
+/// # Errors
+/// It is not there, or it is no directory.
+pub fn check_above(path: &Path) -> Result<()> {
+    match path.parent().filter(|above| !above.as_os_str().is_empty()) {
+        Some(above) if !above.is_dir() => {
+            bail!("cannot write to {}: there is no directory {}", path.display(), above.display())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The directory of unnamed recordings; made if it is not there.
+pub fn make_store() -> Result<PathBuf> {
+    let directory = kept()?;
+    fs::create_dir_all(&directory)
+        .with_context(|| format!("cannot make {} (-o NAME.holdup puts it elsewhere)", directory.display()))?;
+    Ok(directory)
 }
 
 /// Where unnamed recordings are kept.
@@ -82,6 +100,7 @@ fn begin_named(path: &Path, is_aside: bool) -> Result<Begun> {
     if path.file_name().is_none() {
         bail!("'{}' is no name for a recording", path.display());
     }
+    check_above(&path)?;
     let is_there = is_there(&path);
     if is_there {
         refuse_others(&path)?;
@@ -130,9 +149,7 @@ pub fn make_kept(command: &str) -> Result<PathBuf> {
 }
 
 fn begin_kept(command: &str, is_aside: bool) -> Result<Begun> {
-    let directory = kept()?;
-    fs::create_dir_all(&directory)
-        .with_context(|| format!("cannot make {} (-o NAME.holdup puts it elsewhere)", directory.display()))?;
+    let directory = make_store()?;
     store::prune(&directory, KEPT_BYTES);
     let name = store::name(command, super::unix_ns() / 1_000_000_000);
     for attempt in 0..1000 {
@@ -247,6 +264,9 @@ mod tests {
     fn a_recording_is_its_owners() {
         let scratch = scratch("owner");
         let path = scratch.join("deep/a.holdup");
+        assert!(begin_named(&path, false).is_err());
+        assert!(!scratch.exists(), "no directory is made above a named one");
+        fs::create_dir_all(scratch.join("deep")).unwrap();
         for _ in 0..2 {
             assert_eq!(begin_named(&path, false).unwrap().settle().unwrap(), path);
             assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, PRIVATE);
@@ -259,6 +279,7 @@ mod tests {
     fn what_was_there_goes_when_the_new_one_has_begun_and_not_before() {
         let scratch = scratch("replace");
         let path = scratch.join("a.holdup");
+        fs::create_dir_all(&scratch).unwrap();
         make_new(&path).unwrap();
         fs::write(path.join("journal"), "").unwrap();
         for is_aside in [false, true] {
@@ -283,6 +304,7 @@ mod tests {
     fn what_came_into_the_way_meanwhile_stays_and_so_does_the_recording() {
         let scratch = scratch("meanwhile");
         let path = scratch.join("a.holdup");
+        fs::create_dir_all(&scratch).unwrap();
         make_new(&path).unwrap();
         let begun = begin_named(&path, false).unwrap();
         fs::write(path.join("notes"), "of the user").unwrap();

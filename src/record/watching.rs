@@ -25,6 +25,8 @@ pub fn watch(
     plan: Plan,
 ) -> Result<Option<launch::Ending>> {
     memory::keep_nothing_large();
+    // Before anything happens: a recording that has no place would be lost.
+    plan.limits.output.as_deref().map_or(Ok(()), super::place::check_above)?;
     let backends = Backends::choose(options.rung, &subject)?;
     let (rung, reason) = (backends.current(), backends.reason());
     if rung != Rung::Bpf {
@@ -108,6 +110,15 @@ impl Loop {
                 journal.begin_at(start);
                 Ok(())
             }
+        }
+    }
+
+    /// Moves the start to the release of the program; no event has been drained since [`Loop::begin_at`].
+    pub(super) fn restart_at(&mut self, start: Timestamp) {
+        let mark = self.mark();
+        match &mut self.journal {
+            Output::Flight(flight) => flight.restart_at(start, mark),
+            Output::Journal(journal, _) => journal.begin_at(start),
         }
     }
 

@@ -1,14 +1,15 @@
 //! Moments as lines, for files and other programs.
 
-use std::fs::File;
 use std::io::Write;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use holdup_report::live::{self, Moment};
 use holdup_report::{Style, text};
+
+use crate::cli::RecordArgs;
+use crate::commands::{self, outputs};
 
 /// Where lines go, and how many of them.
 pub struct Lines {
@@ -21,13 +22,11 @@ pub struct Lines {
 
 impl Lines {
     /// To a file, or else to standard output: to standard error where a program writes to that.
-    pub fn open(file: Option<&Path>, beside_program: bool) -> Result<Box<dyn Write + Send>> {
-        Ok(match file {
-            Some(path) => {
-                Box::new(File::create(path).with_context(|| format!("writing {}", path.display()))?)
-            }
+    pub fn open(options: &RecordArgs, beside_program: bool) -> Result<Box<dyn Write + Send>> {
+        Ok(match &options.report {
+            Some(path) => Box::new(outputs::create(path, options.force)?),
             None if beside_program => Box::new(std::io::stderr()),
-            None => Box::new(std::io::stdout()),
+            None => Box::new(commands::stdout()?),
         })
     }
 

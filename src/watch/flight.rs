@@ -171,6 +171,11 @@ impl Flight {
         self.pending = Some(Pending { seen: now, fired: vec![fired] });
     }
 
+    /// Moves the start of what is kept to `at`.
+    pub fn restart_at(&mut self, at: Timestamp, mark: Mark) {
+        self.ring.begin_at(at, mark);
+    }
+
     /// The recording begins at `at`. Privileges were dropped by now: threads that are started here have no more.
     pub fn begin_at(&mut self, at: Timestamp, mark: Mark) -> Result<()> {
         // A program of ours writes from its first moment on, which comes next.

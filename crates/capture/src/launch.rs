@@ -8,6 +8,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
+use holdup_events::Timestamp;
 use holdup_events::recording::MemoryUse;
 
 use crate::error::CaptureError;
@@ -22,9 +23,13 @@ mod parent;
 mod signals;
 
 pub use conditions::Conditions;
+pub use inherited::was_closed;
 pub use life::{Life, sleep};
 pub use parent::end_with;
-pub use signals::{asked_to_stop, keep_signal, tidy_when_stopped, times_received, watch_signals};
+pub use signals::{
+    asked_to_stop, keep_signal, stopped_by, tidy_when_stopped, times_received, watch_signals,
+    watch_stopping_signals,
+};
 
 /// A child that waits for [`Held::release`] before it becomes the program.
 pub struct Held {
@@ -42,6 +47,7 @@ pub struct Child {
     ended: Option<Ending>,
     memory: Option<MemoryUse>,
     life: Option<Life>,
+    released: Timestamp,
 }
 
 /// How the program ended.
@@ -59,6 +65,14 @@ impl Ending {
         match self {
             Ending::Exited(status) => status,
             Ending::Killed(signal) => 128 + signal,
+        }
+    }
+
+    /// Number of the signal that killed it.
+    pub fn signal(self) -> Option<i32> {
+        match self {
+            Ending::Exited(_) => None,
+            Ending::Killed(signal) => Some(signal),
         }
     }
 }
@@ -188,7 +202,13 @@ impl Held {
     pub fn release(mut self) -> Result<Child, CaptureError> {
         // Where no thread can be started, signals to the recorder end it and leave the program alone.
         let _ = signals::forward_to(self.pid, self.canary);
-        let mut child = Child { pid: self.pid, ended: None, memory: None, life: Life::of(self.pid) };
+        // One that came before it could be handed on.
+        if let Some(signal) = signals::stopped_by() {
+            // SAFETY: kill(2) of our own child, which is not reaped.
+            unsafe { libc::kill(self.pid as i32, signal) };
+        }
+        let (life, released) = (Life::of(self.pid), crate::lower::now());
+        let mut child = Child { pid: self.pid, ended: None, memory: None, life, released };
         let failed = |error| CaptureError::Command { command: self.command.clone(), error };
         self.go.write_all(&[1]).map_err(failed)?;
         let mut told = [0u8; 5];
@@ -214,6 +234,11 @@ impl Child {
     /// Its process id.
     pub fn pid(&self) -> u32 {
         self.pid
+    }
+
+    /// When it was released (CLOCK_MONOTONIC). Before, it waited for the recorder.
+    pub fn released(&self) -> Timestamp {
+        self.released
     }
 
     /// What memory it took, once it has ended.
@@ -348,8 +373,11 @@ mod tests {
     #[test]
     fn a_held_program_has_not_begun() {
         let held = hold(&["sh".into(), "-c".into(), "exit 0".into()]).unwrap();
+        let still_held = crate::lower::now();
         let name = std::fs::read_to_string(format!("/proc/{}/comm", held.pid())).unwrap();
         assert_ne!(name.trim(), "sh");
-        assert_eq!(held.release().unwrap().wait(), Ending::Exited(0));
+        let mut child = held.release().unwrap();
+        assert!(child.released() >= still_held);
+        assert_eq!(child.wait(), Ending::Exited(0));
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::text::{Style, Tint, clean, left, width, wrap};
+use crate::text::{Style, TEXT_MIN, Tint, clean, left, width, wrap};
 
 /// One thing that was tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,7 +89,10 @@ fn check(row: &DoctorRow, name_width: usize, style: &Style) -> Vec<String> {
     const STATUS_WIDTH: usize = 9;
     let behind = STATUS_WIDTH + name_width + 2;
     let mut lines = Vec::new();
-    for (index, text) in wrap(&clean(&row.what), style.columns() - behind, 0).into_iter().enumerate() {
+    for (index, text) in wrap(&clean(&row.what), style.columns().saturating_sub(behind).max(TEXT_MIN), 0)
+        .into_iter()
+        .enumerate()
+    {
         lines.push(if index == 0 { text } else { format!("{:behind$}{text}", "") });
     }
     let status = style.paint(row.status.tint(), &left(row.status.name(), STATUS_WIDTH));
@@ -151,8 +154,9 @@ pub fn render_programs(rows: &[ProgramRow], style: &Style) -> String {
             Some(reason) => {
                 let behind = name_width + 2;
                 let text = format!("missing: {}", clean(reason));
-                for (index, part) in
-                    wrap(&text, style.columns().saturating_sub(behind), 0).into_iter().enumerate()
+                for (index, part) in wrap(&text, style.columns().saturating_sub(behind).max(TEXT_MIN), 0)
+                    .into_iter()
+                    .enumerate()
                 {
                     let before = if index == 0 { format!("{name}  ") } else { " ".repeat(behind) };
                     lines.push(format!("{before}{part}"));
@@ -202,7 +206,7 @@ mod tests {
             what: "not permitted".to_owned(),
             remedy: remedy.clone(),
         };
-        let style = Style { colour: false, width: 80, unicode: true };
+        let style = Style { colour: false, width: 80, ..Style::default() };
         let text = render_doctor(&[row], "proc", "", &style);
         assert!(text.lines().any(|line| line.trim_start() == format!("$ {remedy}")), "{text}");
     }
@@ -213,7 +217,8 @@ mod tests {
             ProgramRow { name: "on_switch".into(), verified_instructions: 74_323, ..ProgramRow::default() };
         let missing =
             ProgramRow { name: "on_place".into(), missing: Some("too old".into()), ..ProgramRow::default() };
-        let text = render_programs(&[loaded, missing], &Style { colour: false, width: 80, unicode: true });
+        let text =
+            render_programs(&[loaded, missing], &Style { colour: false, width: 80, ..Style::default() });
         assert!(text.lines().any(|line| line.starts_with("on_switch") && line.contains("74323")), "{text}");
         assert!(
             text.lines().any(|line| line.starts_with("on_switch") && line.ends_with('-')),

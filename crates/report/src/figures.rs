@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 
 use holdup_events::Trace;
 use holdup_events::recording::Rung;
+use holdup_findings::too_short::is_too_short;
+
+use crate::damage::is_damage;
 
 /// What was lost, by source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,7 +22,7 @@ pub(crate) struct LossFigures {
 /// Adds up the losses. A source's own count and its rows tell of the same events: the greater holds.
 pub(crate) fn loss(trace: &Trace) -> LossFigures {
     let mut figures = LossFigures::default();
-    for loss in &trace.losses {
+    for loss in trace.losses.iter().filter(|loss| !is_damage(loss)) {
         let sum = figures.by_source.entry(loss.source.clone()).or_default();
         *sum = sum.saturating_add(loss.events);
         figures.uncounted += u64::from(loss.events == 0);
@@ -32,6 +35,14 @@ pub(crate) fn loss(trace: &Trace) -> LossFigures {
     figures
 }
 
+/// Threads of the ledger and threads that the recorder saw, if events of the others were lost.
+pub(crate) fn covered(trace: &Trace, in_ledger: usize) -> Option<(u64, u64)> {
+    let loss = loss(trace);
+    let seen = trace.manifest.threads_seen;
+    let is_lost = loss.events > 0 || loss.uncounted > 0;
+    (is_lost && (in_ledger as u64) < seen).then_some((in_ledger as u64, seen))
+}
+
 /// Events that sources delivered.
 pub(crate) fn delivered(trace: &Trace) -> u64 {
     trace.manifest.sources.iter().fold(0, |sum, source| sum.saturating_add(source.events))
@@ -40,6 +51,11 @@ pub(crate) fn delivered(trace: &Trace) -> u64 {
 /// CPU time of the recording (ns): the recorder's own and the kernel programs'.
 pub(crate) fn cost_cpu_ns(trace: &Trace) -> u64 {
     trace.manifest.cost.recorder_cpu_ns.saturating_add(trace.manifest.cost.probes_cpu_ns)
+}
+
+/// [`cost_cpu_ns`] as a share of all that the CPUs had to give. `None` if the recording is too short for it.
+pub(crate) fn cost_share(trace: &Trace) -> Option<f64> {
+    of_machine(trace, cost_cpu_ns(trace)).filter(|_| !is_too_short(trace))
 }
 
 /// What a recording that cost more than its budget (percent of the CPUs) would have cost without stacks (ns): nothing
@@ -62,6 +78,35 @@ pub(crate) fn of_machine(trace: &Trace, ns: u64) -> Option<f64> {
 pub(crate) fn bytes_per_switch(trace: &Trace) -> Option<f64> {
     let cost = &trace.manifest.cost;
     (cost.switches > 0).then(|| cost.bytes as f64 / cost.switches as f64)
+}
+
+/// Names of signals by number, as on x86-64 and Arm.
+const SIGNALS: [(i32, &str); 17] = [
+    (1, "SIGHUP"),
+    (2, "SIGINT"),
+    (3, "SIGQUIT"),
+    (4, "SIGILL"),
+    (5, "SIGTRAP"),
+    (6, "SIGABRT"),
+    (7, "SIGBUS"),
+    (8, "SIGFPE"),
+    (9, "SIGKILL"),
+    (10, "SIGUSR1"),
+    (11, "SIGSEGV"),
+    (12, "SIGUSR2"),
+    (13, "SIGPIPE"),
+    (14, "SIGALRM"),
+    (15, "SIGTERM"),
+    (24, "SIGXCPU"),
+    (31, "SIGSYS"),
+];
+
+/// `signal 9 (SIGKILL)`; without a name for a rare one.
+pub(crate) fn signal(number: i32) -> String {
+    match SIGNALS.iter().find(|(known, _)| *known == number) {
+        Some((_, name)) => format!("signal {number} ({name})"),
+        None => format!("signal {number}"),
+    }
 }
 
 /// The stable name of a rung.

@@ -24,8 +24,10 @@ use holdup_findings::derive::locks::LockUse;
 use holdup_findings::derive::parallelism::Parallelism;
 use holdup_findings::derive::runtimes::{RoleUse, RuntimeUse};
 use holdup_findings::derive::syscalls::SyscallUse;
+use holdup_findings::too_short::is_too_short;
 use serde_json::{Map, Value, json};
 
+use crate::damage;
 use crate::figures;
 use crate::meetings;
 use crate::stacks::StackAsk;
@@ -106,6 +108,10 @@ pub fn to_json_with(trace: &Trace, analysis: &Analysis, stacks: &StackAsk) -> Va
     report["task_locks"] = task_locks::to_json(trace, &derived.task_locks);
     report["fired"] = crate::moment::to_json(trace, analysis);
     report["computes"] = computes(trace, analysis);
+    report["threads_seen"] = manifest.threads_seen.into();
+    report["damaged"] = damage::to_json(trace);
+    report["exit_signal"] = manifest.exit_signal.into();
+    report["too_short"] = is_too_short(trace).into();
     report
 }
 
@@ -308,7 +314,7 @@ pub(crate) fn cost(trace: &Trace) -> Value {
     let cpu_ns = figures::cost_cpu_ns(trace);
     json!({
         "cpu_ns": cpu_ns,
-        "percent": figures::of_machine(trace, cpu_ns).map(|share| share * 100.0),
+        "percent": figures::cost_share(trace).map(|share| share * 100.0),
         "bytes": cost.bytes,
         "switches": cost.switches,
         "bytes_per_switch": figures::bytes_per_switch(trace),

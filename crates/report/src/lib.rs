@@ -3,6 +3,7 @@
 //! Only formats: every figure comes from [`holdup_findings::Analysis`] or the recording's manifest.
 
 pub mod annotate;
+pub mod damage;
 pub mod doctor;
 pub mod experiment;
 pub mod explain;

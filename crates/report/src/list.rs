@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::numbers::{bytes, duration};
-use crate::text::{Style, Tint, clean, cut, left, right, width};
+use crate::text::{Style, Tint, clean, left, right, width};
 
 /// One recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -76,7 +76,7 @@ fn line([path, started, wall, size, command]: [&str; 5], name_width: usize, styl
         right(size, 8)
     );
     let room = style.columns().saturating_sub(width(&fixed)).max(COMMAND_MIN);
-    format!("{fixed}{}", cut(command, room))
+    format!("{fixed}{}", style.fit(command, room))
 }
 
 /// `2026-11-21 04:30`, by the proleptic Gregorian calendar.

@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn one_column_alone_is_as_wide_as_what_stands_in_it() {
-        let style = Style { colour: false, width: 80, unicode: true };
+        let style = Style { colour: false, width: 80, ..Style::default() };
         let row = |text: &str| vec![text.to_owned()];
         let said = render(&[("tid".to_owned(), true)], &[row("12345"), row("7")], (&style, false));
         assert_eq!(said, "    tid\n  12345\n      7\n");
@@ -125,7 +125,7 @@ mod tests {
     fn nothing_is_cut_where_nobody_looks() {
         let headings = [("name".to_owned(), false), ("count".to_owned(), true)];
         let rows = [vec!["x".repeat(200), "7".to_owned()], vec!["a\nb".to_owned(), "12".to_owned()]];
-        let style = Style { colour: false, width: 80, unicode: true };
+        let style = Style { colour: false, width: 80, ..Style::default() };
         let wide = render(&headings, &rows, (&style, false));
         assert!(wide.contains(&"x".repeat(200)) && wide.contains("a\\nb"), "{wide}");
         let narrow = render(&headings, &rows, (&style, true));

@@ -6,17 +6,26 @@
 pub struct Style {
     /// ANSI colours may be used.
     pub colour: bool,
-    /// Columns; 60 to 120 are used.
+    /// Columns; [`NARROWEST`] to [`WIDEST`] are used.
     pub width: usize,
+    /// Names are never cut: the text goes into a file or a pipe, where another program reads them.
+    pub whole: bool,
     /// The reader's font and locale have more than ASCII.
     pub unicode: bool,
 }
 
 impl Default for Style {
     fn default() -> Style {
-        Style { colour: false, width: 80, unicode: true }
+        Style { colour: false, width: 80, whole: false, unicode: true }
     }
 }
+
+/// Columns of a line at least: figures and a few letters of a name take as much.
+pub const NARROWEST: usize = 40;
+/// Columns of a text next to a name at least, however long the name is.
+pub(crate) const TEXT_MIN: usize = 20;
+/// Columns of a line at most: longer lines of prose are hard to read.
+pub const WIDEST: usize = 120;
 
 /// What a coloured piece of text is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +49,12 @@ pub(crate) enum Tint {
 impl Style {
     /// Columns in use.
     pub fn columns(&self) -> usize {
-        self.width.clamp(60, 120)
+        self.width.clamp(NARROWEST, WIDEST)
+    }
+
+    /// At most `columns` of a text that holds names; all of it where names are whole.
+    pub(crate) fn fit(&self, text: &str, columns: usize) -> String {
+        if self.whole { text.to_owned() } else { cut(text, columns) }
     }
 
     /// `text` in a colour, if colours may be used.

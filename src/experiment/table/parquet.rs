@@ -1,7 +1,5 @@
 //! Parquet, for DuckDB, pandas and the like.
 
-use std::fs::File;
-use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Result;
@@ -14,11 +12,11 @@ use parquet::schema::types::Type;
 use super::{Column, Values};
 
 /// One row group of all rows.
-pub(super) fn write(columns: &[Column], path: &Path) -> Result<()> {
+pub(super) fn bytes(columns: &[Column]) -> Result<Vec<u8>> {
     let fields = columns.iter().map(|(name, values)| field(name, values)).collect::<Result<Vec<_>>>()?;
     let schema = Arc::new(Type::group_type_builder("runs").with_fields(fields).build()?);
     let properties = Arc::new(WriterProperties::builder().build());
-    let mut file = SerializedFileWriter::new(File::create(path)?, schema, properties)?;
+    let mut file = SerializedFileWriter::new(Vec::new(), schema, properties)?;
     let mut group = file.next_row_group()?;
     for (_, values) in columns {
         let Some(mut column) = group.next_column()? else { break };
@@ -39,8 +37,7 @@ pub(super) fn write(columns: &[Column], path: &Path) -> Result<()> {
         column.close()?;
     }
     group.close()?;
-    file.close()?;
-    Ok(())
+    Ok(file.into_inner()?)
 }
 
 fn field(name: &str, values: &Values) -> Result<Arc<Type>> {
@@ -69,7 +66,7 @@ mod tests {
     #[test]
     fn it_is_read_back() {
         let path = std::env::temp_dir().join(format!("holdup-runs-{}.parquet", std::process::id()));
-        write(&columns(&example()), &path).unwrap();
+        std::fs::write(&path, bytes(&columns(&example())).unwrap()).unwrap();
         let reader = SerializedFileReader::try_from(path.as_path()).unwrap();
         let rows: Vec<_> = reader.get_row_iter(None).unwrap().map(Result::unwrap).collect();
         std::fs::remove_file(&path).unwrap();

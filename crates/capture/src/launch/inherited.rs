@@ -1,13 +1,16 @@
-//! What this process was started with of SIGPIPE and SIGCHLD, which is changed before anybody could ask: the program gets it back.
+//! What this process was started with of its standard streams, of SIGPIPE and of SIGCHLD, which is changed before anybody could ask: the program gets it back.
 //!
 //! Rust's start-up code ignores SIGPIPE. Who started us may ignore it, too (systemd does so for services), and a program that writes to
 //! a peer which has gone then gets an error in place of its end. Who ignores SIGCHLD is not told how its children end
 //! (wait(2)): we must be.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 static PIPE_IGNORED: AtomicBool = AtomicBool::new(false);
 static CHILD_IGNORED: AtomicBool = AtomicBool::new(false);
+/// Standard input, output and error that were closed, a bit for each.
+static CLOSED: AtomicU8 = AtomicU8::new(0);
 
 /// Runs before `main`, and so before Rust's start-up code.
 #[used]
@@ -15,12 +18,24 @@ static CHILD_IGNORED: AtomicBool = AtomicBool::new(false);
 static BEFORE_MAIN: extern "C" fn() = note;
 
 extern "C" fn note() {
+    for descriptor in 0..3 {
+        // SAFETY: only asks for flags.
+        if unsafe { libc::fcntl(descriptor, libc::F_GETFD) } < 0 {
+            CLOSED.fetch_or(1 << descriptor, Ordering::Relaxed);
+        }
+    }
     PIPE_IGNORED.store(is_ignored(libc::SIGPIPE), Ordering::Relaxed);
     if is_ignored(libc::SIGCHLD) {
         CHILD_IGNORED.store(true, Ordering::Relaxed);
         // SAFETY: what is done by default, in a process without threads yet.
         unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
     }
+}
+
+/// Whether standard input, output or error (0 to 2) was closed when this process began. Rust's start-up code opens
+/// `/dev/null` there, so that writes seem to succeed.
+pub fn was_closed(descriptor: RawFd) -> bool {
+    CLOSED.load(Ordering::Relaxed) & 1 << descriptor != 0
 }
 
 pub(super) fn is_ignored(signal: i32) -> bool {

@@ -34,6 +34,9 @@ static IGNORED: AtomicU64 = AtomicU64::new(0);
 static OWN_RECEIVED: [AtomicU64; SIGNALS] = [const { AtomicU64::new(0) }; SIGNALS];
 /// Signal numbers that are no real-time ones are below this.
 const SIGNALS: usize = 32;
+/// Signals that were ignored when this process began, as a shell ignores interrupts of a job in the background: a terminal's
+/// are still ignored, those of a process (`kill -INT`) are heeded. A bit for each.
+static BACKGROUND: AtomicU64 = AtomicU64::new(0);
 /// Where the handler tells what came; -1: nobody listens.
 static ARRIVALS: AtomicI32 = AtomicI32::new(-1);
 static ROUTE: Mutex<Option<Route>> = Mutex::new(None);
@@ -109,10 +112,13 @@ impl Route {
 extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
     // SAFETY: the kernel passes a valid siginfo with SA_SIGINFO; only async-signal-safe calls; errno stays as it was.
     unsafe {
-        RECEIVED.fetch_or(1 << signal, Ordering::Relaxed);
-        let listener: RawFd = ARRIVALS.load(Ordering::Relaxed);
         // A terminal (SI_KERNEL) signals the whole foreground group: the program has its own already.
         let from_a_process = (*info).si_code <= 0;
+        if BACKGROUND.load(Ordering::Relaxed) & 1 << signal != 0 && !from_a_process {
+            return;
+        }
+        RECEIVED.fetch_or(1 << signal, Ordering::Relaxed);
+        let listener: RawFd = ARRIVALS.load(Ordering::Relaxed);
         let is_own = OWN.load(Ordering::Relaxed) & 1 << signal != 0;
         if is_own && let Some(count) = OWN_RECEIVED.get(signal as usize) {
             count.fetch_add(1, Ordering::Relaxed);
@@ -127,16 +133,41 @@ extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c
 
 /// From now on signals no longer end this process: [`asked_to_stop`] tells of them.
 pub fn watch_signals() -> Result<(), CaptureError> {
-    // A limit on file sizes is an error of our writes, not our end. The program was forked before: it keeps its own.
+    outlive_limits();
+    FORWARDED.into_iter().try_for_each(heed)
+}
+
+/// Signals that ask a process to end.
+const STOPPING: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
+
+/// From now on a signal that asks to end is noted ([`stopped_by`]): what is half made can be taken away first.
+pub fn watch_stopping_signals() -> Result<(), CaptureError> {
+    outlive_limits();
+    STOPPING.into_iter().try_for_each(heed)
+}
+
+/// A limit on file sizes is an error of our writes, not our end. The program was forked before: it keeps its own.
+fn outlive_limits() {
     // SAFETY: changes what a signal does to this process.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
-    for signal in FORWARDED {
-        // nohup: stays ignored by both
-        if !is_ignored(signal) {
-            install(signal)?;
+}
+
+/// The signal that asked this process to end since [`watch_stopping_signals`].
+pub fn stopped_by() -> Option<i32> {
+    let received = RECEIVED.load(Ordering::Relaxed);
+    STOPPING.into_iter().find(|signal| received & 1 << *signal != 0)
+}
+
+fn heed(signal: i32) -> Result<(), CaptureError> {
+    match (signal, is_ignored(signal)) {
+        (libc::SIGINT | libc::SIGQUIT, true) => {
+            BACKGROUND.fetch_or(1 << signal, Ordering::Relaxed);
+            install(signal)
         }
+        // nohup: stays ignored by both
+        (_, true) => Ok(()),
+        (_, false) => install(signal),
     }
-    Ok(())
 }
 
 fn install(signal: i32) -> Result<(), CaptureError> {

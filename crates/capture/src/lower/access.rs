@@ -23,8 +23,13 @@ fn own_user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
+const ROOT: u32 = 0;
+
 fn explain(pid: u32, owner: Option<u32>, user: u32) -> String {
     let whose = match owner {
+        _ if user == ROOT => format!(
+            "permission to read process {pid} is denied even to root (no CAP_SYS_PTRACE, or a security module)"
+        ),
         Some(owner) if owner != user => {
             format!("process {pid} is user {owner}'s and you are user {user}: permission denied")
         }
@@ -32,7 +37,11 @@ fn explain(pid: u32, owner: Option<u32>, user: u32) -> String {
             "permission to read process {pid} is denied (kernel.yama.ptrace_scope, or a setuid program)"
         ),
     };
-    format!("{whose}, so what its threads wait for is not known; `sudo holdup attach {pid}` sees it")
+    let unknown = format!("{whose}, so the waits of its threads are not known");
+    match user {
+        ROOT => unknown,
+        _ => format!("{unknown}; `sudo holdup attach {pid}` sees them"),
+    }
 }
 
 #[cfg(test)]
@@ -43,8 +52,12 @@ mod tests {
     fn it_says_whose_and_what_mends_it() {
         let text = explain(7, Some(0), 1000);
         assert!(text.starts_with("process 7 is user 0's and you are user 1000: permission denied"), "{text}");
-        assert!(text.ends_with("`sudo holdup attach 7` sees it"), "{text}");
+        assert!(text.ends_with("`sudo holdup attach 7` sees them"), "{text}");
         assert!(explain(7, Some(1000), 1000).contains("ptrace_scope"));
+        for owner in [Some(0), Some(1000), None] {
+            let text = explain(7, owner, ROOT);
+            assert!(text.contains("even to root") && !text.contains("sudo"), "{text}");
+        }
         assert_eq!(hidden(std::process::id()), None);
         assert_eq!(hidden(u32::MAX), None);
     }

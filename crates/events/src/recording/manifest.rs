@@ -24,6 +24,12 @@ pub struct Manifest {
     pub mode: String,
     /// Exit status of the command as a shell would give it, if it was run and ended.
     pub exit_status: Option<i32>,
+    /// Number of the signal that ended the command; `None` if it exited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_signal: Option<i32>,
+    /// Threads of the program that the recorder saw, whatever became of their events. 0 if they were not counted.
+    #[serde(default)]
+    pub threads_seen: u64,
     /// The machine.
     pub host: Host,
     /// First moment of the recording (ns, CLOCK_MONOTONIC).

@@ -16,6 +16,7 @@ use crate::finding::{Confidence, Finding};
 use crate::merging::{self, Charged, Symptom};
 use crate::removal;
 use crate::scene::{GAIN_MIN, Scene};
+use crate::too_short::is_too_short;
 
 /// What everybody needs to know about a rule.
 #[derive(Clone, Copy, Debug)]
@@ -181,6 +182,13 @@ pub fn judge(facts: Facts, derived: &Derived) -> Judgement {
     removal::forecast_gains(facts, derived, &mut found);
     for one in found.iter_mut().filter(|one| removal::may_be_chance(&one.finding)) {
         one.finding.confidence = Confidence::Low;
+    }
+    // What is wrong, and what a flight recorder saved the recording for, does not rest on shares of the run.
+    let rests_on_length = |finding: &Finding| !WRONG.contains(&finding.rule) && finding.rule != ASKED_FOR;
+    if is_too_short(facts.trace) {
+        for one in found.iter_mut().filter(|one| rests_on_length(&one.finding)) {
+            one.finding.confidence = Confidence::Low;
+        }
     }
     removal::without_recording(facts.trace, derived, &mut found);
     removal::estimate::bound_by_cpus(facts.trace, derived, &mut found);

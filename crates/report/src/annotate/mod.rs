@@ -9,7 +9,7 @@ use holdup_findings::derive::stacks::FunctionCost;
 use serde_json::{Value, json};
 
 use crate::numbers::{count, counted, duration, percent, share};
-use crate::text::{Style, Tint, clean, cut, right, wrap};
+use crate::text::{Style, Tint, clean, right, wrap};
 use listing::Instruction;
 
 /// Machine code of one function.
@@ -59,7 +59,7 @@ pub fn render(annotation: &Annotation, style: &Style) -> String {
     let title = ["self", "samples", "share", "in calls"].map(str::to_owned);
     let place = if listing::is_by_line(annotation) { "  line" } else { "address" };
     let title = format!("{}  {place}", sums.columns(&title));
-    lines.push(style.paint(Tint::Faint, &cut(&title, style.columns())));
+    lines.push(style.paint(Tint::Faint, &style.fit(&title, style.columns())));
     let (mut last, mut said) = (None, None);
     for index in shown {
         if let Some(last) = last
@@ -97,7 +97,7 @@ fn head(annotation: &Annotation, style: &Style) -> Vec<String> {
         ),
     };
     let title = format!("{} · {}", clean(annotation.title), clean(&cost.module));
-    let mut lines = vec![style.paint(Tint::Strong, &cut(&title, style.columns()))];
+    let mut lines = vec![style.paint(Tint::Strong, &style.fit(&title, style.columns()))];
     let text = format!(
         "{} in itself ({} of {}), {}. {stands}; a row of n samples is off by about √n of them.",
         duration(sum.own.ns),
@@ -147,7 +147,7 @@ fn line(instruction: &Instruction, sums: &Sums, text: &str, style: &Style) -> St
         _ => Tint::Faint,
     };
     let room = style.columns().saturating_sub(crate::text::width(&figures));
-    format!("{}{}", style.paint(tint, &figures), cut(text, room))
+    format!("{}{}", style.paint(tint, &figures), style.fit(text, room))
 }
 
 /// Where in the sources the next instructions are from, and what stands there.
@@ -156,7 +156,7 @@ fn source_line(annotation: &Annotation, (file, number): (&str, u32), sums: &Sums
     let name = file.rsplit('/').next().unwrap_or(file);
     let said =
         format!("{}  {}:{number}  {}", sums.columns(&Default::default()), clean(name), clean(text.trim()));
-    style.paint(Tint::Accent, cut(&said, style.columns()).trim_end())
+    style.paint(Tint::Accent, style.fit(&said, style.columns()).trim_end())
 }
 
 /// The listing as JSON: every instruction, those without a cost, too.

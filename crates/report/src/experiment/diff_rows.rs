@@ -6,7 +6,7 @@ use holdup_findings::experiment::{Experiment, Measure, Table};
 
 use super::page::Page;
 use super::{Diff, change, number};
-use crate::numbers::{bytes, duration};
+use crate::numbers::{bytes, counted, duration};
 use crate::terminal::table::Column;
 
 /// Rows of less than this share of the time of both are left out of the ledger's table.
@@ -32,9 +32,32 @@ pub(super) fn ledger(diff: &Diff, page: &mut Page) {
     let whole: f64 = rows().map(size).sum();
     let mut kept: Vec<&RowChange> = rows().filter(|row| size(row) >= whole * LEDGER_SHARE_MIN).collect();
     kept.sort_by(|a, b| size(b).total_cmp(&size(a)));
-    if !kept.is_empty() {
-        page.heading("WHERE THE TIME WENT (thread time a run)");
-        page.table(&columns(diff), kept.into_iter().map(|row| cells(&row.name, row.main())).collect());
+    if kept.is_empty() {
+        return;
+    }
+    let all = kept.len();
+    kept.retain(|row| diff.rows.undecided || is_decided(row.main()));
+    page.heading("WHERE THE TIME WENT (thread time a run)");
+    let undecided = all - kept.len();
+    page.table(&columns(diff), kept.into_iter().map(|row| cells(&row.name, row.main())).collect());
+    tell_undecided(undecided, page);
+}
+
+/// Whether the runs tell if it changed, or were too few to ask.
+fn is_decided(figure: &Figure) -> bool {
+    figure.trend != Trend::Unclear || figure.change.is_none()
+}
+
+/// Whether a row of several figures has one that says something. Figures without an interval belong to those with one.
+fn has_decided(row: &RowChange) -> bool {
+    let is_judged = |figure: &&Figure| figure.change.is_some();
+    let mut judged = row.figures.iter().filter(is_judged).peekable();
+    judged.peek().is_none() || judged.any(is_decided)
+}
+
+fn tell_undecided(rows: usize, page: &mut Page) {
+    if rows > 0 {
+        page.faint(format!("  {} undecided (--all)", counted(rows as u64, "row")));
     }
 }
 
@@ -48,7 +71,7 @@ pub(super) fn write(experiment: &Experiment, diff: &Diff, page: &mut Page) {
         page.faint(match diff.difference.basis {
             Basis::Runs => {
                 "Intervals are of 95 %. more, less: changes that hold with all figures of the tables taken together; of those, \
-                 one in twenty is wrong at the most. same: no change that matters. ?: these runs cannot tell."
+                 one in twenty is wrong at the most. same: no change that matters. Undecided: these runs cannot tell (--all: ?)."
             }
             Basis::Blocks => {
                 "Intervals are of 95 %, over blocks of time within each run. all along: the runs differed so throughout, with \
@@ -75,11 +98,13 @@ fn rows(diff: &Diff, (table, title): (Table, &str), page: &mut Page) {
     let is_found = |row: &RowChange| row.figures.iter().any(|figure| figure.trend.is_change());
     let has_sum = matches!(table, Table::Allocation | Table::Collections);
     rows.sort_by_key(|row| (!(has_sum && is_sum(row)), !is_found(row)));
-    let all = rows.len();
-    rows.truncate(diff.rows);
     if rows.is_empty() {
         return;
     }
+    let found = rows.len();
+    rows.retain(|row| diff.rows.undecided || has_sum && is_sum(row) || has_decided(row));
+    let (all, undecided) = (rows.len(), found - rows.len());
+    rows.truncate(diff.rows.max);
     page.heading(title);
     let single = table.measures().len() == 1;
     let mut columns = columns(diff);
@@ -96,13 +121,15 @@ fn rows(diff: &Diff, (table, title): (Table, &str), page: &mut Page) {
         if single {
             return vec![cells(&row.name, row.main())];
         }
-        let figures = row.figures.iter().map(|figure| cells(label(table, figure.measure), figure));
+        let shown = row.figures.iter().filter(|figure| diff.rows.undecided || is_decided(figure));
+        let figures = shown.map(|figure| cells(label(table, figure.measure), figure));
         std::iter::once(vec![row.name.clone()]).chain(figures).collect()
     };
     page.table(&columns, rows.iter().flat_map(of).collect());
     if all > rows.len() {
         page.faint(format!("  … and {} more (--rows)", all - rows.len()));
     }
+    tell_undecided(undecided, page);
 }
 
 fn columns(diff: &Diff) -> Vec<Column<'static>> {
@@ -162,4 +189,25 @@ fn amount(measure: Measure, value: f64) -> String {
 fn signed(measure: Measure, value: f64) -> String {
     let sign = if value < 0.0 { '-' } else { '+' };
     format!("{sign}{}", amount(measure, value.abs()))
+}
+
+#[cfg(test)]
+mod tests {
+    use holdup_findings::experiment::compare::Estimate;
+
+    use super::*;
+
+    fn figure(trend: Trend, is_judged: bool) -> Figure {
+        let change = is_judged.then(|| Estimate { low: -1.0, high: 1.0, ..Estimate::default() });
+        Figure { measure: Measure::Time, a: 1.0, b: 1.0, change, trend, runs_wanted: None }
+    }
+
+    #[test]
+    fn rows_without_a_decided_figure_are_left_out() {
+        let row = |figures: Vec<Figure>| RowChange { table: Table::Lock, name: "l".into(), figures };
+        assert!(!has_decided(&row(vec![figure(Trend::Unclear, true), figure(Trend::Unclear, false)])));
+        assert!(has_decided(&row(vec![figure(Trend::Unclear, true), figure(Trend::More, true)])));
+        assert!(has_decided(&row(vec![figure(Trend::Same, true)])));
+        assert!(has_decided(&row(vec![figure(Trend::Unclear, false)])), "too few runs to ask");
+    }
 }

@@ -51,12 +51,21 @@ pub struct Diff {
     pub collections: Option<Collections>,
     /// Class by class over blocks of time, where there is one run of each.
     pub within: Vec<ClassChange>,
-    /// Rows of each table that are shown.
-    pub rows: usize,
+    /// Which rows of each table are shown.
+    pub rows: RowChoice,
     /// The two recordings, where there are only these.
     pub recordings: Option<(String, String)>,
     /// Recordings of a run of each, for the hint at the differential flame graph.
     pub stacks: Option<(String, String)>,
+}
+
+/// Which rows of the tables of a [`Diff`] are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowChoice {
+    /// Rows of each table at most.
+    pub max: usize,
+    /// Also rows of which the runs cannot tell whether they changed.
+    pub undecided: bool,
 }
 
 /// What is shown, of which runs.

@@ -90,7 +90,7 @@ fn words(trace: &Trace, options: &Options, graph: &Graph) -> Words {
     let what = match options.flame {
         FlameTime::OnCpu => "on-CPU time",
         FlameTime::OffCpu => "time off the CPUs, by class",
-        FlameTime::Wakers => "waiting time by class, above each wait who ended it, leaf first",
+        FlameTime::Wakers => "waiting time by class, below each wait the thread that ended it, leaf first",
         FlameTime::All => "all thread time, by class",
     };
     let mut subtitle =

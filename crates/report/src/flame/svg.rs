@@ -13,10 +13,10 @@ const WIDTH: f64 = 1200.0;
 const MARGIN: f64 = 10.0;
 /// Height of a row.
 const ROW: f64 = 17.0;
-/// Room above the rows: title, legend.
-const HEAD: f64 = 74.0;
-/// Room below: what the pointer is on.
-const FOOT: f64 = 28.0;
+/// Room above the rows: title, legend, the frame below the pointer.
+const HEAD: f64 = 92.0;
+/// Room below.
+const FOOT: f64 = 10.0;
 /// Width of a character of the labels' font (12 px, monospace).
 const CHARACTER: f64 = 7.25;
 
@@ -40,7 +40,8 @@ pub(crate) fn write(graph: &Graph, words: &Words, out: &mut dyn Write) -> io::Re
     writeln!(out, r#"<?xml version="1.0" encoding="UTF-8"?>"#)?;
     writeln!(
         out,
-        r#"<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}" font-family="monospace" font-size="12">"#
+        // As wide as a narrow window, and never higher than drawn: a browser opens it at its top, where the roots are.
+        r#"<svg xmlns="http://www.w3.org/2000/svg" width="100%" height="{height}" viewBox="0 0 {WIDTH} {height}" preserveAspectRatio="xMidYMin meet" font-family="monospace" font-size="12">"#
     )?;
     writeln!(out, "<title>{}</title>", escape(&words.title))?;
     writeln!(out, "<style>{STYLE}</style>")?;
@@ -55,8 +56,9 @@ pub(crate) fn write(graph: &Graph, words: &Words, out: &mut dyn Write) -> io::Re
     let right = WIDTH - MARGIN;
     writeln!(out, r#"<text id="search" x="{right}" y="24" text-anchor="end">Search</text>"#)?;
     writeln!(out, r#"<text id="reset" x="{}" y="24" text-anchor="end">Reset zoom</text>"#, right - 70.0)?;
-    writeln!(out, r#"<text id="found" x="{right}" y="{}" text-anchor="end"></text>"#, height - 9.0)?;
-    writeln!(out, r#"<text id="hover" x="{MARGIN}" y="{}"></text>"#, height - 9.0)?;
+    let below = HEAD - 10.0;
+    writeln!(out, r#"<text id="found" x="{right}" y="{below}" text-anchor="end"></text>"#)?;
+    writeln!(out, r#"<text id="hover" x="{MARGIN}" y="{below}"></text>"#)?;
     writeln!(
         out,
         r#"<g id="frames" data-left="{MARGIN}" data-width="{}" data-character="{CHARACTER}">"#,
@@ -64,7 +66,7 @@ pub(crate) fn write(graph: &Graph, words: &Words, out: &mut dyn Write) -> io::Re
     )?;
     let scale = change_scale(graph);
     for frame in &graph.frames {
-        write_frame(graph, frame, words, (height, scale), out)?;
+        write_frame(graph, frame, (words, scale), out)?;
     }
     writeln!(out, "</g>\n<script><![CDATA[\n{SCRIPT}]]></script>\n</svg>")
 }
@@ -100,14 +102,12 @@ fn write_key(text: &str, fill: &str, x: &mut f64, out: &mut dyn Write) -> io::Re
 fn write_frame(
     graph: &Graph,
     frame: &Frame,
-    words: &Words,
-    (height, scale): (f64, f64),
+    (words, scale): (&Words, f64),
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let inner = WIDTH - 2.0 * MARGIN;
     let (x, width) = (MARGIN + frame.from * inner, frame.width * inner);
-    // The root is at the bottom.
-    let y = height - FOOT - (frame.depth + 1) as f64 * ROW;
+    let y = HEAD + frame.depth as f64 * ROW;
     let mut title = format!("{} {}", frame.name, duration(frame.ns));
     let _ = write!(title, " ({})", percent(share(frame.ns, graph.total_ns)));
     if words.compares {
@@ -185,6 +185,44 @@ fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The value of an attribute in a line.
+    fn attribute<'a>(line: &'a str, name: &str) -> &'a str {
+        let rest = line.split(&format!(" {name}=\"")).nth(1).expect(name);
+        rest.split('"').next().expect(name)
+    }
+
+    #[test]
+    fn the_picture_opens_at_its_roots_and_fits_the_window() {
+        let step = |name: &str| super::super::Step { name: name.into(), module: String::new() };
+        let steps = (0..200).map(|depth| step(&format!("f{depth}"))).collect();
+        let path = super::super::Path { steps, kind: 0, ns: 1000, before_ns: 0 };
+        let graph = Graph::lay_out(vec![path], 0.0);
+        let words = Words {
+            title: "t".into(),
+            subtitle: "s".into(),
+            legend: vec![("useful", 130, 45)],
+            compares: false,
+        };
+        let mut out = Vec::new();
+        write(&graph, &words, &mut out).unwrap();
+        let svg = String::from_utf8(out).unwrap();
+        let boxes: Vec<f64> = svg
+            .lines()
+            .filter(|line| line.starts_with("<g data-f"))
+            .map(|line| attribute(line, "y").parse().unwrap())
+            .collect();
+        assert!(boxes.windows(2).all(|pair| pair[0] < pair[1]), "callees lie below their callers");
+        assert_eq!(boxes[0], HEAD, "the root comes first");
+        let head = svg.lines().nth(1).unwrap();
+        let height: f64 = attribute(head, "height").parse().unwrap();
+        assert!(boxes.iter().all(|y| y + ROW <= height));
+        assert_eq!(
+            (attribute(head, "width"), attribute(head, "preserveAspectRatio")),
+            ("100%", "xMidYMin meet")
+        );
+        assert_eq!(attribute(head, "viewBox"), format!("0 0 {WIDTH} {height}"));
+    }
 
     #[test]
     fn text_is_escaped_and_fits() {

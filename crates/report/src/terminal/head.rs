@@ -4,10 +4,12 @@
 use holdup_events::recording::{Fired, Rung};
 use holdup_findings::derive::timelines::Timelines;
 use holdup_findings::moment::Moments;
+use holdup_findings::too_short::{JUDGED_NS_MIN, is_too_short};
 
+use crate::damage;
 use crate::figures;
-use crate::numbers::{counted, duration, percent, rounded};
-use crate::text::{Tint, clean, cut, wrap};
+use crate::numbers::{count, counted, duration, percent, rounded};
+use crate::text::{Tint, clean, wrap};
 
 use super::View;
 
@@ -19,6 +21,7 @@ pub(super) fn lines(view: &View) -> Vec<String> {
     let mut lines = fired(view);
     lines.push(command(view));
     lines.extend(wrap(&ran(view), columns, 0));
+    lines.extend(damaged(view));
     let (loss, whole) = loss(view);
     if whole {
         lines.extend(wrap(&format!("{loss} {}", cost(view)), columns, 0));
@@ -26,13 +29,44 @@ pub(super) fn lines(view: &View) -> Vec<String> {
         lines.extend(wrap(&loss, columns, 0).iter().map(|line| view.style.paint(Tint::Bad, line)));
         lines.extend(wrap(&cost(view), columns, 0));
     }
+    lines.extend(warnings(view));
+    lines
+}
+
+/// Tables that cannot be read, and what is missing because of it.
+fn damaged(view: &View) -> Vec<String> {
+    let sentences = damage::sentences(view.trace);
+    let wrapped = sentences.iter().flat_map(|text| wrap(text, view.style.columns(), 2));
+    wrapped.map(|line| view.style.paint(Tint::Bad, &line)).collect()
+}
+
+/// What limits the whole recording.
+fn warnings(view: &View) -> Vec<String> {
+    let mut texts = Vec::new();
     if view.trace.manifest.recovered {
         let text = "Recovered: the recorder did not end in order; this is what it had written by then.";
-        lines.extend(wrap(text, columns, 0).iter().map(|line| view.style.paint(Tint::Warning, line)));
+        texts.push((text.to_owned(), 0));
     }
-    if let Some(text) = rung(view) {
-        lines.extend(wrap(&text, columns, 2).iter().map(|line| view.style.paint(Tint::Warning, line)));
+    if is_too_short(view.trace) {
+        let at_least = duration(JUDGED_NS_MIN);
+        let text = format!("Too short to judge: below {at_least}, shares and findings are hints at most.");
+        texts.push((text, 0));
     }
+    texts.extend(rung(view).map(|text| (text, 2)));
+    let wrapped = texts.iter().flat_map(|(text, indent)| wrap(text, view.style.columns(), *indent));
+    wrapped.map(|line| view.style.paint(Tint::Warning, &line)).collect()
+}
+
+/// The head above chosen sections: the command, and what is missing.
+pub(super) fn short(view: &View) -> Vec<String> {
+    let mut lines = vec![command(view)];
+    lines.extend(damaged(view));
+    let (loss, whole) = loss(view);
+    if !whole {
+        let wrapped = wrap(&loss, view.style.columns(), 0);
+        lines.extend(wrapped.iter().map(|line| view.style.paint(Tint::Bad, line)));
+    }
+    lines.extend(warnings(view));
     lines
 }
 
@@ -72,7 +106,7 @@ fn command(view: &View) -> String {
         true => "(all that ran)".to_owned(),
         false => words.iter().map(|word| clean(word)).collect::<Vec<_>>().join(" "),
     };
-    view.style.paint(Tint::Strong, &cut(&said, view.style.columns()))
+    view.style.paint(Tint::Strong, &view.style.fit(&said, view.style.columns()))
 }
 
 fn ran(view: &View) -> String {
@@ -94,17 +128,31 @@ fn ran(view: &View) -> String {
     };
     let verb = if view.trace.manifest.mode == "run" { "ran" } else { "watched for" };
     format!(
-        "{verb} {} on {cpus} with {} ({:.1} thread-seconds).",
+        "{verb} {} on {cpus} with {} ({:.1} thread-seconds).{}",
         duration(view.trace.wall().0),
         counted(ledger.threads.len() as u64, "thread"),
         ledger.total_ns as f64 / 1e9,
+        ended(view),
     )
+}
+
+/// How the command ended, as a sentence.
+fn ended(view: &View) -> String {
+    let manifest = &view.trace.manifest;
+    match (manifest.exit_signal, manifest.exit_status) {
+        (Some(signal), _) => format!(" Ended by {}.", figures::signal(signal)),
+        (None, Some(status)) => format!(" Exit status {status}."),
+        (None, None) => String::new(),
+    }
 }
 
 fn cost(view: &View) -> String {
     let manifest = &view.trace.manifest;
+    if is_too_short(view.trace) {
+        return "The run is too short to know what recording cost.".to_owned();
+    }
     let cpu_ns = figures::cost_cpu_ns(view.trace);
-    let Some(share) = figures::of_machine(view.trace, cpu_ns).filter(|_| cpu_ns > 0) else {
+    let Some(share) = figures::cost_share(view.trace).filter(|_| cpu_ns > 0) else {
         return "What the recording cost is not known.".to_owned();
     };
     let error = figures::of_machine(view.trace, manifest.cost.probes_cpu_error_ns).unwrap_or(0.0);
@@ -146,6 +194,13 @@ fn loss(view: &View) -> (String, bool) {
         text.push_str(&format!(" {gaps} of unknown size: `losses` says where."));
     }
     let whole = loss.events == 0 && loss.uncounted == 0;
+    if let Some((covered, seen)) = figures::covered(view.trace, view.analysis.derived.ledger.threads.len()) {
+        text.push_str(&format!(
+            " The ledger covers {} of {}; events of the others were lost.",
+            count(covered),
+            counted(seen, "thread")
+        ));
+    }
     if !whole {
         text.push_str(" Findings that it touches are less sure.");
     }

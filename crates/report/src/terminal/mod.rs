@@ -94,10 +94,14 @@ pub fn render_named(
 ) -> Result<String, UnknownSection> {
     let view = View { trace, analysis, stacks, recording, style };
     let mut names: Vec<&str> = sections.iter().map(String::as_str).collect();
+    // The whole head stands above the answer, not above each table that is asked for afterwards.
+    let mut lines = match names.is_empty() {
+        true => head::lines(&view),
+        false => head::short(&view),
+    };
     if names.is_empty() {
         names.extend(DEFAULT);
     }
-    let mut lines = head::lines(&view);
     for name in names {
         let Some(section) = sections::ALL.iter().find(|section| section.name == name) else {
             return Err(UnknownSection { name: clean(name), names: section_names() });

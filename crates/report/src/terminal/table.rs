@@ -21,7 +21,7 @@ const TEXT_MIN: usize = 8;
 /// Heading and rows as lines. Rows must be free of control characters. A row of one cell alone heads those below it, and has
 /// the whole line.
 pub(crate) fn lines(columns: &[Column], rows: &[Vec<String>], style: &Style) -> Vec<String> {
-    lines_within(columns, rows, style, style.columns())
+    lines_within(columns, rows, style, if style.whole { usize::MAX } else { style.columns() })
 }
 
 /// The same, in lines of another length.

@@ -90,10 +90,12 @@ impl Gate {
 }
 
 /// As which hosts a server may be asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hosts {
     /// It listens on the loopback address, at this port: an address of that kind, or `localhost`.
     Loopback(u16),
+    /// The same, and these names: a scraper or a proxy of this machine asks under them. Ports do not matter then.
+    Named(u16, Vec<String>),
     /// It is meant for the network, where it may have any name.
     Any,
 }
@@ -124,7 +126,16 @@ impl Hosts {
     }
 
     fn is_here(&self, host: &str) -> bool {
-        let Hosts::Loopback(port) = self else { return true };
+        let (port, names) = match self {
+            Hosts::Loopback(port) => (port, &[][..]),
+            Hosts::Named(port, names) => (port, &names[..]),
+            Hosts::Any => return true,
+        };
+        let bare = host.rsplit_once(':').filter(|(_, port)| port.parse::<u16>().is_ok());
+        let bare = bare.map_or(host, |(name, _)| name);
+        if names.iter().any(|name| name.eq_ignore_ascii_case(bare)) {
+            return true;
+        }
         // The port that HTTP has by itself is left out.
         let host = if *port == HTTP_PORT { host.trim_end_matches(":80") } else { host };
         let whole = if *port == HTTP_PORT { format!("{host}:{port}") } else { host.to_owned() };
@@ -230,6 +241,15 @@ mod tests {
         for host in ["build-7:9464", "10.0.0.1:9464", "[::1]", "localhost", "localhost:80", "::1:9464"] {
             assert_eq!(ask(Hosts::Loopback(9464), host), Err(421), "{host}");
             assert_eq!(ask(Hosts::Any, host), Ok(()), "{host}");
+        }
+        let named = || Hosts::Named(9464, vec!["node1".into(), "Node2.example".into()]);
+        for host in
+            ["node1", "node1:9464", "NODE1:80", "node2.example:9464", "127.0.0.1:9464", "localhost:9464"]
+        {
+            assert_eq!(ask(named(), host), Ok(()), "{host}");
+        }
+        for host in ["node3:9464", "node1.evil.example", "node1:x", "xnode1", "localhost:80", ""] {
+            assert_eq!(ask(named(), host), Err(421), "{host}");
         }
         for host in ["127.0.0.1", "localhost", "[::1]", "127.0.0.1:80"] {
             assert_eq!(ask(Hosts::Loopback(80), host), Ok(()), "{host}");

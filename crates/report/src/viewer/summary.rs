@@ -77,6 +77,7 @@ pub(super) fn of_recording(trace: &Trace, tiling: &Tiling) -> BTreeMap<&'static 
         ("command", json!(manifest.command)),
         ("mode", json!(manifest.mode)),
         ("exit_status", json!(manifest.exit_status)),
+        ("exit_signal", json!(manifest.exit_signal)),
         ("host", json!(manifest.host)),
         ("start_unix_ns", manifest.start_unix_ns.into()),
         ("wall_ns", trace.wall().0.into()),

@@ -23,7 +23,7 @@ fn what_a_flight_recorder_saved_it_for_comes_first() {
     let all = vec![fired(7, "waited for a lock for 31.0 ms"), fired(0, "2"), fired(0, "3"), fired(0, "4")];
     trace.manifest.fired = all;
     let analysis = analyse(&trace);
-    let wide = Style { colour: false, width: 100, unicode: true };
+    let wide = Style { colour: false, width: 100, ..Style::default() };
     let text = render(&trace, &analysis, &[], &wide).unwrap();
     let lines: Vec<&str> = text.lines().take(5).collect();
     assert!(lines[0].starts_with("Saved at 1.50 ms by pause:lock>20ms: thread 7 (worker"), "{lines:?}");
@@ -51,7 +51,8 @@ fn of_a_pause_that_fired_the_report_says_why() {
     manifest(&mut trace);
     trace.manifest.fired.push(pause_of(&trace, 8));
     let text =
-        render(&trace, &analyse(&trace), &[], &Style { colour: false, width: 100, unicode: true }).unwrap();
+        render(&trace, &analyse(&trace), &[], &Style { colour: false, width: 100, ..Style::default() })
+            .unwrap();
     let lines: Vec<&str> = text.lines().take(3).collect();
     assert!(
         lines[1].starts_with("  worker-1 (") && lines[1].contains("waited 4.00 ms for a lock"),
@@ -65,8 +66,9 @@ fn of_a_pause_that_fired_the_report_says_why() {
     // Nothing is said of a moment in which the thread did not wait, or that is not in the recording.
     for (tick, length_ns) in [(3, 2_000_000), (900_000, 1_000)] {
         trace.manifest.fired = vec![Fired { length_ns, ..pause_of(&trace, tick) }];
-        let text = render(&trace, &analyse(&trace), &[], &Style { colour: false, width: 100, unicode: true })
-            .unwrap();
+        let text =
+            render(&trace, &analyse(&trace), &[], &Style { colour: false, width: 100, ..Style::default() })
+                .unwrap();
         assert_eq!(text.lines().nth(1), Some("./stress --threads=2"), "{tick}");
     }
 }

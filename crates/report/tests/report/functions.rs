@@ -49,6 +49,20 @@ pub fn annotated(render: impl Fn(&Annotation) -> String) -> String {
 }
 
 #[test]
+fn of_a_pattern_the_function_with_the_most_own_time_comes_first() {
+    let (_, trace) = trace_of_lanes(
+        "@samples A 0..6 user main;work_hot\n@samples A 6..8 user main;work_cold\nA  00000000\n",
+    );
+    let names = |pattern: &str| -> Vec<String> {
+        let costs = function_costs(&trace, &holdup_findings::derive::stacks::Selection::all(), pattern);
+        costs.into_iter().map(|cost| cost.function).collect()
+    };
+    assert_eq!(names("*"), ["work_hot", "work_cold", "main"], "main has no own time");
+    assert_eq!(names("work_*"), ["work_hot", "work_cold"]);
+    assert_eq!(names("work_cold"), ["work_cold"]);
+}
+
+#[test]
 fn lines_of_an_interpreted_function_with_their_cost() {
     let (_, trace) = trace_of_lanes("@samples A 0..6 user main;work\nA  00000000\n");
     let mut costs = function_costs(&trace, &holdup_findings::derive::stacks::Selection::all(), "work");

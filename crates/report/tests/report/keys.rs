@@ -182,6 +182,8 @@ fn every_key_is_documented_and_every_documented_key_exists() {
     add_allocations(&mut trace);
     trace.manifest.fired.extend([pause_of(&trace, 8), Fired::default()]);
     trace.losses.push(Loss { end: trace.end(), ..a_loss(trace.start()) });
+    let (source, reason) = ("marks".to_owned(), "unreadable".to_owned());
+    trace.losses.push(Loss { source, reason, events: 0, ..a_loss(trace.start()) });
     analysis.skipped.push(("spin-wait", "no samples".into()));
     let lock = analysis.derived.locks.first_mut().unwrap();
     lock.waiting_at.push(("work".into(), 1));

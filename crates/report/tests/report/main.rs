@@ -78,6 +78,124 @@ fn default_report() {
 }
 
 #[test]
+fn the_head_has_how_the_command_ended() {
+    let (mut trace, analysis) = busy();
+    let mut head = |status, signal| {
+        (trace.manifest.exit_status, trace.manifest.exit_signal) = (status, signal);
+        let json = to_json(&trace, &analysis);
+        let text = render(&trace, &analysis, &[], &Style::default()).unwrap();
+        (text.replace('\n', " "), json["exit_status"].clone(), json["exit_signal"].clone())
+    };
+    let (text, status, signal) = head(Some(7), None);
+    assert!(text.contains("Exit status 7."), "{text}");
+    assert_eq!((status, signal), (7.into(), Value::Null));
+    let (text, status, signal) = head(Some(137), Some(9));
+    assert!(text.contains("Ended by signal 9 (SIGKILL)."), "{text}");
+    assert_eq!((status, signal), (137.into(), 9.into()));
+    let (text, ..) = head(Some(137), None);
+    assert!(text.contains("Exit status 137."), "{text}");
+    let (text, ..) = head(None, None);
+    assert!(!text.contains("Exit") && !text.contains("Ended"), "{text}");
+}
+
+#[test]
+fn a_ledger_of_some_threads_says_of_how_many() {
+    let (mut trace, analysis) = busy();
+    trace.manifest.threads_seen = 3001;
+    let head = |trace: &Trace| {
+        let text = render(trace, &analysis, &[], &Style::default()).unwrap();
+        text.split("\n\n").next().unwrap().replace('\n', " ")
+    };
+    // Threads that were born and never ran have no time: without a loss nothing is missing.
+    assert!(!head(&trace).contains("covers"));
+    trace.losses.push(Loss {
+        source: "journal".into(),
+        reason: "disk-full".into(),
+        cpu: CpuId::NONE,
+        start: Timestamp(1_000_000_000),
+        end: Timestamp(1_100_000_000),
+        events: 159_000,
+    });
+    assert!(head(&trace).contains("The ledger covers 2 of 3,001 threads; events of the others were lost."));
+    assert_eq!(to_json(&trace, &analysis)["threads_seen"], 3001);
+}
+
+#[test]
+fn chosen_sections_do_not_repeat_the_whole_head() {
+    let (trace, analysis) = busy();
+    let of = |names: &[&str]| render(&trace, &analysis, &sections(names), &Style::default()).unwrap();
+    let head = |text: String| {
+        text.lines().take_while(|line| !line.is_empty()).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(head(of(&["locks"])), ["./stress --threads=2"]);
+    assert_eq!(head(of(&["locks", "threads"])), ["./stress --threads=2"]);
+    assert!(head(of(&[])).len() > 2);
+}
+
+#[test]
+fn lines_fit_a_narrow_terminal() {
+    let (trace, analysis) = busy();
+    for columns in [40, 50, 60, 100] {
+        let style = Style { width: columns, ..Style::default() };
+        let text = render(&trace, &analysis, &[], &style).unwrap();
+        for line in text.lines() {
+            assert!(line.chars().count() <= columns, "{columns}: {line}");
+        }
+    }
+}
+
+#[test]
+fn names_are_whole_where_no_terminal_cuts_them() {
+    let long = format!("work_{}", "x".repeat(200));
+    let picture = format!("@samples A 0..6 user main;{long}\nA  00000000\n");
+    let (_, trace) = trace_of_lanes(&picture);
+    let analysis = analyse(&trace);
+    let of = |whole| {
+        let style = Style { whole, ..Style::default() };
+        let tree = StackAsk { shape: holdup_report::stacks::Shape::Tree, ..StackAsk::default() };
+        let flat = StackAsk::default();
+        [tree, flat].map(|ask| {
+            let names = sections(&["stacks"]);
+            holdup_report::terminal::render_with(&trace, &analysis, (&names, &ask), &style).unwrap()
+        })
+    };
+    assert!(of(true).iter().all(|text| text.contains(&long)));
+    assert!(of(false).iter().all(|text| !text.contains(&long)));
+}
+
+/// A fifth of a second of a contended lock, and the same in less than a tenth.
+fn contended(repeats: u32) -> Trace {
+    let (_, mut trace) = trace_of_lanes(&BUSY.replace("@repeat 40", &format!("@repeat {repeats}")));
+    manifest(&mut trace);
+    // More than all CPUs of so short a run can give.
+    trace.manifest.cost.recorder_cpu_ns = 3 * trace.wall().0;
+    trace
+}
+
+#[test]
+fn a_run_too_short_to_judge_has_hints_only() {
+    let trace = contended(6);
+    assert!(trace.wall().0 < holdup_findings::too_short::JUDGED_NS_MIN);
+    let analysis = analyse(&trace);
+    assert!(!analysis.findings.is_empty());
+    for finding in &analysis.findings {
+        assert_eq!(finding.confidence, holdup_findings::Confidence::Low, "{}", finding.rule);
+    }
+    let text = render(&trace, &analysis, &[], &Style::default()).unwrap();
+    assert!(text.contains("Too short to judge"), "{text}");
+    assert!(!text.contains("% of the CPUs"), "{text}");
+    let json = to_json(&trace, &analysis);
+    assert_eq!((&json["too_short"], &json["cost"]["percent"]), (&true.into(), &Value::Null));
+
+    let trace = contended(15);
+    let analysis = analyse(&trace);
+    assert!(analysis.findings.iter().any(|finding| finding.confidence > holdup_findings::Confidence::Low));
+    let text = render(&trace, &analysis, &[], &Style::default()).unwrap();
+    assert!(!text.contains("Too short"), "{text}");
+    assert_eq!(to_json(&trace, &analysis)["too_short"], false);
+}
+
+#[test]
 fn ascii_report() {
     let (trace, analysis) = busy();
     let style = Style { unicode: false, ..Style::default() };
@@ -97,7 +215,7 @@ fn every_section() {
 
 #[test]
 fn poor_recording() {
-    let (_, mut trace) = trace_of_lanes("@cpus 4\nA  00000000\n");
+    let (_, mut trace) = trace_of_lanes("@cpus 4\n@repeat 20\nA  00000000\n");
     manifest(&mut trace);
     trace.manifest.rung = Rung::Proc;
     trace.manifest.rung_reason = "kernel.perf_event_paranoid is 4".into();

@@ -49,7 +49,7 @@ proptest! {
         });
         analysis.derived.hardware = some_counts(ThreadId(0));
         analysis.derived.hardware.names[0].clone_from(&name);
-        let style = Style { colour, width, unicode: true };
+        let style = Style { colour, width, ..Style::default() };
         let names: Vec<String> = holdup_report::section_names().iter().map(|name| (*name).to_owned()).collect();
         let said = render(&trace, &analysis, &names, &style).unwrap();
         prop_assert!(colour || !said.contains('\x1b'));

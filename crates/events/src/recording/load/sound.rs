@@ -83,6 +83,7 @@ fn manifest(trace: &mut Trace) {
     let manifest = &mut trace.manifest;
     let end_max = manifest.start_ns.saturating_add(SPAN_MAX_NS);
     manifest.end_ns = manifest.end_ns.clamp(manifest.start_ns, end_max);
+    manifest.threads_seen = manifest.threads_seen.min(COUNT_MAX);
     manifest.host.cpus = manifest.host.cpus.min(CPUS_MAX);
     manifest.host.cpus_allowed = manifest.host.cpus_allowed.min(CPUS_MAX);
     manifest.host.places.sort_by_key(|place| place.cpu);

@@ -51,7 +51,7 @@ impl FunctionCost {
     }
 }
 
-/// Functions of a binary that `pattern` means (as [`super::Profile::find`] finds them), the costliest first.
+/// Functions of a binary that `pattern` means (as [`super::Profile::find`] finds them), the one with the most own time first.
 /// A place without a symbol is asked for by its `file+0xoffset`: all such places of its binary are one row then.
 pub fn derive(trace: &Trace, selection: &Selection, pattern: &str) -> Vec<FunctionCost> {
     let wanted = wanted(trace, pattern);
@@ -71,7 +71,8 @@ pub fn derive(trace: &Trace, selection: &Selection, pattern: &str) -> Vec<Functi
     }
     let cost = |function: &FunctionCost| {
         let spot = function.between(0, u64::MAX);
-        spot.own.ns + spot.below.ns
+        // A caller of all others has much time below, and none that its instructions could explain.
+        (spot.own.ns, spot.below.ns)
     };
     list.sort_by(|a, b| cost(b).cmp(&cost(a)).then_with(|| a.module.cmp(&b.module)));
     list

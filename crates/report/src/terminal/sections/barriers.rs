@@ -6,7 +6,7 @@ use holdup_findings::derive::rendezvous::{Causes, SiteUse};
 use crate::numbers::{count, duration, percent, share};
 use crate::terminal::View;
 use crate::terminal::table::{self, Column};
-use crate::text::{Tint, clean, cut};
+use crate::text::{Tint, clean};
 
 pub(super) const SUMMARY: &str = "Barriers and joins, who came last and why, the costliest first";
 
@@ -77,7 +77,7 @@ fn details(view: &View, used: &SiteUse) -> Vec<String> {
     .into_iter()
     .filter(|(_, names)| !names.is_empty())
     .map(|(what, names)| format!("    {what} {}", names.join(", ")))
-    .map(|line| view.style.paint(Tint::Faint, &cut(&line, view.style.columns())))
+    .map(|line| view.style.paint(Tint::Faint, &view.style.fit(&line, view.style.columns())))
     .collect()
 }
 

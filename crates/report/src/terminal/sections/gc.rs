@@ -250,7 +250,7 @@ fn slowest(view: &View, gc: &Gc) -> Vec<String> {
     let mut lines = vec![String::new()];
     lines.extend(table::lines(&columns, &rows, view.style));
     let told = "Spans less than 2 µs apart are one pause. Times are from the start.";
-    lines.push(view.style.paint(Tint::Faint, &cut(&format!("  {told}"), view.style.columns())));
+    lines.push(view.style.paint(Tint::Faint, &view.style.fit(&format!("  {told}"), view.style.columns())));
     lines
 }
 

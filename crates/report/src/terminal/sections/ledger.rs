@@ -4,7 +4,7 @@ use holdup_findings::derive::class::{CLASSES, Class};
 
 use crate::numbers::{percent, seconds, share};
 use crate::terminal::View;
-use crate::text::{Tint, bar, clean, left, right, wrap};
+use crate::text::{Tint, bar, clean, left, right, width, wrap};
 
 pub(super) const SUMMARY: &str = "Where every thread-second went";
 
@@ -23,9 +23,11 @@ pub(super) fn lines(view: &View) -> Vec<String> {
         return lines;
     }
     for class in Class::ALL.into_iter().filter(|class| ledger.of(*class) > 0 || *class == Class::Unknown) {
-        lines.push(class_line(view, class));
+        lines.extend(class_lines(view, class));
         if class == Class::Useful && !ledger.split_known {
-            lines.push(note(view, "(kernel code included: there are no samples to tell it apart)"));
+            let text = "(kernel code included: there are no samples to tell it apart)";
+            let wrapped = wrap(text, view.style.columns() - 4, 1);
+            lines.extend(wrapped.iter().map(|line| note(view, line)));
         }
         if class == Class::Useful {
             lines.extend(busiest(view));
@@ -35,19 +37,21 @@ pub(super) fn lines(view: &View) -> Vec<String> {
             lines.extend(run_queue(view));
         }
     }
-    lines.push(sum(view));
+    lines.extend(sum(view));
     lines
 }
 
-fn class_line(view: &View, class: Class) -> String {
+fn class_lines(view: &View, class: Class) -> Vec<String> {
     let ledger = &view.analysis.derived.ledger;
     let ns = ledger.of(class);
     let error = match ledger.error_ns(class) {
         0 => String::new(),
         ns => format!(" ± {}", seconds(ns)),
     };
+    let is_narrow = view.style.columns() < BEFORE_BAR;
+    let error_width = if is_narrow { 0 } else { ERROR_WIDTH };
     let part = share(ns, ledger.total_ns);
-    let columns = view.style.columns() - BEFORE_BAR;
+    let columns = view.style.columns().saturating_sub(BEFORE_BAR);
     let tint = match class {
         Class::Useful => Tint::Good,
         Class::Kernel => Tint::Accent,
@@ -55,14 +59,17 @@ fn class_line(view: &View, class: Class) -> String {
         Class::Spin | Class::LockWait | Class::RunQueue | Class::Stolen => Tint::Bad,
         _ => Tint::Warning,
     };
-    format!(
+    let line = format!(
         "  {}{}{}{}  {}",
         left(class.name(), NAME_WIDTH),
         right(&seconds(ns), SECONDS_WIDTH),
-        view.style.paint(Tint::Faint, &left(&error, ERROR_WIDTH)),
+        view.style.paint(Tint::Faint, &left(&error, error_width)),
         right(&percent(part), PERCENT_WIDTH),
         view.style.paint(tint, &bar(part, columns)),
-    )
+    );
+    // Where a line has no room for it, the error stands below.
+    let below = (is_narrow && !error.is_empty()).then(|| note(view, &format!("({})", error.trim())));
+    [line].into_iter().chain(below).collect()
 }
 
 fn note(view: &View, text: &str) -> String {
@@ -120,20 +127,29 @@ fn neighbour(view: &View) -> Option<String> {
     Some(clean(&finding.subject))
 }
 
-fn sum(view: &View) -> String {
+fn sum(view: &View) -> Vec<String> {
     let ledger = &view.analysis.derived.ledger;
     let mut sum: u128 = 0;
     for index in 0..CLASSES {
         sum += u128::from(ledger.classes[index]);
     }
     let yes = sum == u128::from(ledger.total_ns);
-    let verdict = if yes {
-        view.style.paint(Tint::Good, "yes")
+    let (tint, verdict) = if yes {
+        (Tint::Good, "yes".to_owned())
     } else {
         let apart = sum.abs_diff(u128::from(ledger.total_ns)).min(u128::from(u64::MAX)) as u64;
-        view.style.paint(Tint::Bad, &format!("no, {} apart", seconds(apart)))
+        (Tint::Bad, format!("no, {} apart", seconds(apart)))
     };
     let sampled = Class::ALL.into_iter().any(|class| ledger.error_ns(class) > 0);
     let sure = if sampled && yes { "; ± holds the truth in 95 %" } else { "" };
-    format!("  sums to {}: {verdict}{}", seconds(ledger.total_ns), view.style.paint(Tint::Faint, sure))
+    let before = format!("  sums to {}: ", seconds(ledger.total_ns));
+    let plain = format!("{before}{verdict}{sure}");
+    if width(&plain) > view.style.columns() {
+        return wrap(plain.trim_start(), view.style.columns() - 2, 0)
+            .iter()
+            .map(|l| format!("  {l}"))
+            .collect();
+    }
+    let (verdict, sure) = (view.style.paint(tint, &verdict), view.style.paint(Tint::Faint, sure));
+    vec![format!("{before}{verdict}{sure}")]
 }

@@ -6,7 +6,7 @@ use holdup_findings::derive::task_locks::{Held, TaskLock};
 use crate::numbers::{count, duration, percent, share};
 use crate::terminal::table::{self, Column};
 use crate::terminal::{View, ends};
-use crate::text::{Tint, clean, cut};
+use crate::text::{Tint, clean};
 
 pub(super) const SUMMARY: &str = "Locks that threads waited for, the costliest first";
 
@@ -90,7 +90,7 @@ fn of_tasks(view: &View) -> Vec<String> {
         lines.push(super::nothing(view, &format!("and {} more", all.locks.len() - LOCKS_MAX)));
     }
     let said = "waiting: tasks at a time; looked at: part of the time in which waits were told";
-    lines.push(view.style.paint(Tint::Faint, &cut(said, view.style.columns())));
+    lines.push(view.style.paint(Tint::Faint, &view.style.fit(said, view.style.columns())));
     lines
 }
 
@@ -107,7 +107,7 @@ fn task_details(view: &View, lock: &TaskLock) -> Vec<String> {
     ];
     let said = all.into_iter().filter(|(_, said)| !said.is_empty());
     said.map(|(what, said)| format!("    {what} {said}"))
-        .map(|line| view.style.paint(Tint::Faint, &cut(&line, view.style.columns())))
+        .map(|line| view.style.paint(Tint::Faint, &view.style.fit(&line, view.style.columns())))
         .collect()
 }
 
@@ -140,7 +140,7 @@ fn details(view: &View, lock: &LockUse) -> Vec<String> {
     .into_iter()
     .filter(|(_, names)| !names.is_empty())
     .map(|(what, names)| format!("    {what} {names}"))
-    .map(|line| view.style.paint(Tint::Faint, &cut(&line, view.style.columns())))
+    .map(|line| view.style.paint(Tint::Faint, &view.style.fit(&line, view.style.columns())))
     .collect()
 }
 

@@ -1,7 +1,7 @@
 //! The sections of the report. A new one is one new file and one word in the list below.
 
 use super::View;
-use crate::text::{Tint, cut};
+use crate::text::Tint;
 
 /// One section.
 pub(super) struct Section {
@@ -51,7 +51,7 @@ sections! {
 
 /// A line saying why there is no table.
 fn nothing(view: &View, text: &str) -> String {
-    let text = cut(text, view.style.columns() - 2);
+    let text = view.style.fit(text, view.style.columns() - 2);
     format!("  {}", view.style.paint(Tint::Faint, &text))
 }
 

@@ -5,7 +5,7 @@ use holdup_findings::derive::runtimes::{RoleUse, RuntimeUse, Telling};
 use crate::numbers::{count, counted, duration, percent, share};
 use crate::terminal::View;
 use crate::terminal::table::{self, Column};
-use crate::text::{Tint, clean, cut};
+use crate::text::{Tint, clean};
 
 pub(super) const SUMMARY: &str = "What language runtimes and libraries did: collections, waits, spinning";
 
@@ -36,7 +36,7 @@ fn told(view: &View, telling: &Telling) -> String {
         counted(telling.spans, "span"),
         count(telling.spans - telling.own_spans),
     );
-    cut(&line, view.style.columns())
+    view.style.fit(&line, view.style.columns())
 }
 
 fn one(view: &View, runtime: &RuntimeUse) -> Vec<String> {
@@ -81,6 +81,6 @@ fn row(used: &RoleUse) -> Vec<String> {
 fn unmatched(view: &View, runtime: &RuntimeUse) -> Option<String> {
     let roles: Vec<&str> = runtime.unmatched.iter().map(String::as_str).collect();
     let text = format!("{} of {} rules matched nothing: {}", roles.len(), runtime.rules, roles.join("; "));
-    let line = cut(&clean(&text), view.style.columns() - 4);
+    let line = view.style.fit(&clean(&text), view.style.columns() - 4);
     (!roles.is_empty()).then(|| format!("    {}", view.style.paint(Tint::Faint, &line)))
 }

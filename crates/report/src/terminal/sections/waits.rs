@@ -6,7 +6,7 @@ use holdup_findings::derive::peers::{Peer, PeerKind};
 use crate::numbers::{count, duration, percent, share};
 use crate::terminal::table::{self, Column};
 use crate::terminal::{View, ends};
-use crate::text::{Tint, clean, cut};
+use crate::text::{Tint, clean};
 
 pub(super) const SUMMARY: &str = "What threads waited for, and who or what was at the end of it";
 
@@ -57,7 +57,7 @@ fn details(view: &View, kind: &KindBlame) -> Vec<String> {
         let functions = functions.map(|(name, ns)| format!("{} {}", clean(name), duration(*ns)));
         lines.push(format!("    running in {}", functions.collect::<Vec<_>>().join(", ")));
     }
-    let faint = |line: &String| view.style.paint(Tint::Faint, &cut(line, view.style.columns()));
+    let faint = |line: &String| view.style.paint(Tint::Faint, &view.style.fit(line, view.style.columns()));
     lines.iter().map(faint).collect()
 }
 

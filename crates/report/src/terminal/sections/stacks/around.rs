@@ -56,7 +56,7 @@ fn title(view: &View, profile: &Profile, of: &BTreeSet<PlaceId>) -> String {
     if of.len() > NAMES_MAX {
         names.push(format!("and {} more, as one", of.len() - NAMES_MAX));
     }
-    let text = crate::text::cut(&names.join(", "), view.style.columns() - 2);
+    let text = view.style.fit(&names.join(", "), view.style.columns() - 2);
     format!("  {}", view.style.paint(Tint::Strong, &text))
 }
 

@@ -6,7 +6,7 @@ use super::{is_shown, of_all};
 use crate::numbers::duration;
 use crate::stacks::Shape;
 use crate::terminal::View;
-use crate::text::{Tint, clean, cut, right};
+use crate::text::{Tint, clean, right};
 
 /// Nodes that are printed.
 const ROWS_MAX: usize = 200;
@@ -56,5 +56,5 @@ fn line(view: &View, profile: &Profile, depth: usize, node: &Node) -> String {
     );
     let name = format!("{:indent$}{}", "", clean(&place.name), indent = depth.min(INDENT_MAX));
     let left = view.style.columns().saturating_sub(crate::text::width(&figures));
-    format!("{figures}{}", cut(&name, left))
+    format!("{figures}{}", view.style.fit(&name, left))
 }

@@ -7,7 +7,7 @@ use crate::numbers::{bytes, count, counted, duration, share, whole_percent};
 use crate::terminal::View;
 use crate::terminal::sections::nothing;
 use crate::terminal::table::{self, Column};
-use crate::text::{clean, cut, width};
+use crate::text::{clean, width};
 
 const ROWS_MAX: usize = 15;
 /// Uses that are shown as histograms.
@@ -121,7 +121,7 @@ fn histograms(view: &View, used: &CallUse) -> Vec<String> {
     let on =
         if used.object_name.is_empty() { String::new() } else { format!(" on {}", clean(&used.object_name)) };
     let heading = format!("  {}{on}: {}", used.name, counted(used.count, "call"));
-    let mut lines = vec![cut(&heading, view.style.columns())];
+    let mut lines = vec![view.style.fit(&heading, view.style.columns())];
     if let Some((function, _)) = used.callers.first() {
         lines.push(nothing(view, &format!("  mostly from {}", clean(function))));
     }
