@@ -1,9 +1,18 @@
 //! What the writers of one format vary: units, locale, clock, order, optional parts, missing events (fixtures/variants).
 
+#[path = "variants/chrome.rs"]
+mod chrome;
 #[path = "variants/folded.rs"]
 mod folded;
+#[path = "variants/ghc.rs"]
+mod ghc;
+#[path = "variants/hotspot.rs"]
+mod hotspot;
 #[path = "variants/pprof.rs"]
 mod pprof;
+
+#[path = "variants/versions.rs"]
+mod versions;
 
 use std::collections::BTreeMap;
 
@@ -11,6 +20,7 @@ use holdup_decode::assemble_named;
 use holdup_decode::readers::{self, Facts, ReadError, Wanted};
 use holdup_decode::symbols::{NoFiles, Symbols};
 use holdup_events::recording::Manifest;
+use holdup_events::tables::SpanKind;
 use holdup_events::{Event, StackId, Timestamp, Trace};
 
 fn fixture(name: &str) -> Vec<u8> {

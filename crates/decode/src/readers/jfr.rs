@@ -34,6 +34,8 @@ const SPAN_MAX_NS: u64 = 30 * 24 * 3_600 * 1_000_000_000;
 const FRAMES_MAX: usize = 512;
 /// Frames of all stacks that are kept: later stacks are left out.
 const FRAMES_TOTAL_MAX: usize = 1 << 24;
+/// Kinds of events that are not read and are named.
+const KINDS_SHOWN: usize = 4;
 /// No thread allocates more between two samples (bytes).
 const WEIGHT_MAX: u64 = 1 << 48;
 
@@ -81,6 +83,8 @@ struct Course {
     /// By what was told: the moment (ns since 1970) and the rest.
     samples: Vec<Allocated>,
     buffers: Vec<Allocated>,
+    /// Events of other kinds, by the kind's name.
+    others: BTreeMap<String, u64>,
     lost: u64,
 }
 
@@ -101,8 +105,12 @@ impl Course {
         let wanted: HashMap<u64, (&str, bool)> = chunk.classes.iter().filter_map(wanted).collect();
         // Stacks and threads of this chunk, by their numbers.
         let (mut stacks, mut threads) = (HashMap::new(), HashMap::new());
+        let mut others: HashMap<u64, u64> = HashMap::new();
         let lost = chunk.events(|kind, bytes| {
-            let Some((field, is_sample)) = wanted.get(&kind) else { return };
+            let Some((field, is_sample)) = wanted.get(&kind) else {
+                *others.entry(kind).or_insert(0u64) += 1;
+                return;
+            };
             let told = self.allocation(chunk, (kind, field), bytes, (&mut stacks, &mut threads));
             match told {
                 Some(told) if *is_sample => self.samples.push(told),
@@ -111,6 +119,10 @@ impl Course {
             }
         });
         self.lost += lost;
+        for (kind, events) in others {
+            let name = chunk.classes.get(&kind).map_or("", |class| &class.name);
+            *self.others.entry(name.to_owned()).or_default() += events;
+        }
         Ok(())
     }
 
@@ -160,9 +172,9 @@ impl Course {
     fn thread(&mut self, chunk: &Chunk<'_>, place: (u64, u64)) -> u32 {
         let told = || {
             let (class, values) = (chunk.classes.get(&place.0)?, chunk.constants.get(&place)?);
-            let text = |field| match class.get(values, field) {
-                Some(Value::Text(text)) if !text.is_empty() => Some(cut(text, NAME_MAX).to_owned()),
-                _ => None,
+            let text = |field| {
+                let text = chunk.text(class.get(values, field)?).filter(|text| !text.is_empty())?;
+                Some(cut(text, NAME_MAX).to_owned())
             };
             let number = class.get(values, "osThreadId").and_then(Value::number);
             let name = text("javaName").or_else(|| text("osName"))?;
@@ -201,7 +213,11 @@ impl Course {
     fn finish(self, sink: &mut dyn FnMut(Event)) -> Result<Facts, ReadError> {
         let is_sampled = !self.samples.is_empty();
         let mut told = if is_sampled { self.samples } else { self.buffers };
-        let (start, end) = self.span.filter(|_| !told.is_empty()).ok_or(ReadError::Empty)?;
+        let others = left_out(&self.others);
+        let (start, end) = self.span.filter(|_| !told.is_empty()).ok_or_else(|| ReadError::Unsupported {
+            what: format!("a flight recording without allocations{}", others.as_deref().unwrap_or("")),
+            remedy: "only allocations are read (settings=profile, or async-profiler's alloc)",
+        })?;
         told.sort_by_key(|allocated| allocated.at);
         self.threads.values().for_each(|thread| thread.begin(Timestamp(0), Timestamp(0), sink));
         let mut stacks: Vec<(u64, Vec<u64>)> =
@@ -228,7 +244,8 @@ impl Course {
             sources: vec![SourceState {
                 name: "allocations".to_owned(),
                 active: true,
-                missing: String::new(),
+                missing: others
+                    .map_or_else(String::new, |others| format!("only allocations are read{others}")),
                 events,
                 lost: self.lost,
             }],
@@ -236,6 +253,27 @@ impl Course {
             ..Facts::default()
         })
     }
+}
+
+/// The kinds of events that are measurements and are not read, the most frequent first; `None` without one.
+fn left_out(others: &BTreeMap<String, u64>) -> Option<String> {
+    // A recorder's settings, and what it says of the machine, are no measurements.
+    let is_setting = |name: &str| {
+        ["Setting", "Information", "Flag", "Property", "Variable", "Recording", "Library", "Version"]
+            .iter()
+            .any(|part| name.contains(part))
+    };
+    let mut kinds: Vec<(&str, u64)> = others
+        .iter()
+        .filter(|(name, _)| !is_setting(name))
+        .map(|(name, events)| (cut(name.rsplit('.').next().unwrap_or(name), NAME_MAX), *events))
+        .collect();
+    kinds.sort_by_key(|(_, events)| std::cmp::Reverse(*events));
+    let shown: Vec<String> =
+        kinds.iter().take(KINDS_SHOWN).map(|(name, events)| format!("{events} {name}")).collect();
+    let rest = kinds.len().saturating_sub(KINDS_SHOWN);
+    let more = if rest > 0 { format!(" and {rest} more kinds of events") } else { String::new() };
+    (!shown.is_empty()).then(|| format!(", not its {}{more}", shown.join(", ")))
 }
 
 /// A frame, by its method's class and name.
@@ -248,10 +286,7 @@ fn named(chunk: &Chunk<'_>, class: &Class, values: &[Value]) -> Option<Frame> {
     };
     let symbol = |value: &Value| {
         let (class, values) = follow(value)?;
-        match class.get(values, "string")? {
-            Value::Text(text) => Some(cut(text, TEXT_MAX)),
-            _ => None,
-        }
+        Some(cut(chunk.text(class.get(values, "string")?)?, TEXT_MAX))
     };
     let (method, parts) = follow(class.get(values, "method")?)?;
     let name = symbol(method.get(parts, "name")?)?;

@@ -23,7 +23,7 @@ use crate::imported::{
 /// The format.
 pub struct Format;
 
-/// How far recognising looks for a first line.
+/// How far recognising looks for a first line, behind the header.
 const LOOK_BYTES: usize = 1 << 16;
 /// Deeper stacks lose their roots.
 const DEPTH_MAX: usize = 1024;
@@ -34,7 +34,11 @@ impl Reader for Format {
     }
 
     fn recognises(&self, bytes: &[u8]) -> bool {
-        let start = bytes.get(..LOOK_BYTES).unwrap_or(bytes);
+        // The header of `perf script --header` is long on large machines.
+        let header = bytes.split_inclusive(|byte| *byte == b'\n').take_while(|line| line.starts_with(b"#"));
+        let header: usize = header.map(<[u8]>::len).sum();
+        let text = bytes.get(header..).unwrap_or_default();
+        let start = text.get(..LOOK_BYTES).unwrap_or(text);
         !start.contains(&0) && lines(start).any(|line| Head::parse(&line).is_some())
     }
 
