@@ -8,6 +8,8 @@ mod folded;
 mod ghc;
 #[path = "variants/hotspot.rs"]
 mod hotspot;
+#[path = "variants/perf.rs"]
+mod perf;
 #[path = "variants/pprof.rs"]
 mod pprof;
 
@@ -20,7 +22,7 @@ use holdup_decode::assemble_named;
 use holdup_decode::readers::{self, Facts, ReadError, Wanted};
 use holdup_decode::symbols::{NoFiles, Symbols};
 use holdup_events::recording::Manifest;
-use holdup_events::tables::SpanKind;
+use holdup_events::tables::{SpanKind, ThreadState};
 use holdup_events::{Event, StackId, Timestamp, Trace};
 
 fn fixture(name: &str) -> Vec<u8> {

@@ -1,7 +1,5 @@
 //! GHC's eventlog: coarse clocks, and files without some classes of events.
 
-use holdup_events::tables::ThreadState;
-
 use super::*;
 
 /// How many spans of each name.
