@@ -17,10 +17,17 @@ fn traces_of_go_before_22_are_named() {
 }
 
 #[test]
-fn a_flight_recording_without_allocations_is_named() {
-    let error = error(&fixture("async40-cpu.jfr"));
-    assert!(error.starts_with("a flight recording without allocations, not its "), "{error}");
-    assert!(error.contains("ExecutionSample") && error.contains("only allocations are read"), "{error}");
+fn samples_of_a_flight_recording_are_stacks() {
+    let import = Imported::from_fixture("async40-cpu.jfr");
+    assert_eq!(
+        (import.trace.samples.len(), import.facts.sample_period_ns, import.losses()),
+        (13, 0, BTreeMap::new())
+    );
+    let names: Vec<String> = import.trace.samples.iter().map(|sample| import.leaf(sample.stack)).collect();
+    assert!(names.iter().any(|name| !name.is_empty()), "{names:?}");
+    let source = &import.facts.sources[0];
+    assert_eq!((&*source.name, source.events), ("java-samples", 13));
+    assert!(import.facts.limits.contains("which do not stand for time"), "{}", import.facts.limits);
 }
 
 #[test]

@@ -27,6 +27,7 @@ const KEPT: &[&str] = &[
     "java.lang.Class",
     "java.lang.Thread",
     "java.lang.String",
+    "jdk.types.ThreadState",
 ];
 
 /// Constants by class and number.
