@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use holdup_findings::derive::stacks::Folding;
-use holdup_report::exporters::{FlameTime, Options};
+use holdup_report::exporters::{FlameTime, Options, nothing_to_export};
 
 use super::locate;
 use crate::cli::{ExportArgs, FlameChoice};
@@ -36,6 +36,9 @@ pub fn execute(args: &ExportArgs) -> Result<ExitCode> {
         );
     }
     let (path, trace) = locate::open(args.recording.as_deref())?;
+    if let Some(why) = nothing_to_export(&trace, exporter.info().holds) {
+        bail!("{why}");
+    }
     let against = match &args.against {
         Some(path) => Some(locate::open(Some(path))?.1),
         None => None,

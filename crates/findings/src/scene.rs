@@ -343,8 +343,9 @@ fn evidence(slice: &Slice, note: String) -> Evidence {
 }
 
 /// Sources whose losses make sampled figures coarser, or are one rule's alone ([`SHOOTDOWNS`]), but leave the scheduler's story whole.
-const SAMPLED: [&str; 11] = [
+const SAMPLED: [&str; 12] = [
     "cpu-samples",
+    "perf-samples",
     "stacks",
     "user-stacks",
     "symbols",

@@ -28,7 +28,8 @@ impl<'a> Laid<'a> {
     pub fn add(&mut self, mut stack: RawStack, samples: u64) {
         let in_kernel = stack.kernel_frames > 0;
         self.stacks += 1;
-        (stack.id, stack.tgid) = (self.stacks, self.thread.pid);
+        // Events are in the order of time: those that are not count as lost where a recording is read.
+        (stack.at, stack.id, stack.tgid) = (Timestamp(self.now()), self.stacks, self.thread.pid);
         (self.sink)(Event::Stack(stack));
         for _ in 0..samples {
             let at = Timestamp(self.now() + self.period_ns / 2);

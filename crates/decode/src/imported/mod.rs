@@ -29,6 +29,13 @@ pub(crate) use survey::{cpu, unknown_wait};
 /// A span of more than 30 days is a broken clock, not a recording (ns).
 const SPAN_MAX_NS: u64 = 30 * 24 * 3_600 * 1_000_000_000;
 
+/// Sources of losses, and of what was in the file.
+pub(crate) const SAMPLES: &str = "perf-samples";
+pub(crate) const SWITCHES: &str = "perf-sched";
+
+/// Reason of a loss: other switches show that one is missing.
+pub(crate) const MISSING_SWITCH: &str = "missing-switches";
+
 /// Reason of a loss: the kernel held samples back.
 pub(crate) const THROTTLED: &str = "throttled";
 
@@ -151,14 +158,64 @@ pub(crate) struct Told {
     pub samples: u64,
     /// Context switches told.
     pub switches: u64,
+    /// Context switches that the others show to be missing.
+    pub missing_switches: u64,
     /// Wakeups told.
     pub wakeups: u64,
-    /// Events that the file says were lost.
+    /// Events that the file says were lost, but for samples that were held back.
     pub lost: u64,
+    /// Samples that the kernel held back: each row of a loss is one.
+    pub held_back: u64,
     /// Thread time that a sample stands for (ns): the mean.
     pub sample_period_ns: u64,
     /// Not all samples stand for the same time.
     pub periods_vary: bool,
+}
+
+impl Told {
+    /// Samples that stand for no time.
+    pub fn is_untimed(&self) -> bool {
+        self.samples > 0 && self.sample_period_ns == 0
+    }
+
+    /// What `format` cannot tell, as a sentence without the last full stop.
+    pub fn limits(&self, format: &str) -> String {
+        let wakes = if self.wakeups > 0 { "" } else { ", nor who wakes them" };
+        match (self.switched, self.missing_switches, self.is_untimed()) {
+            (true, 0, _) => {
+                format!("{format}: running times are exact, but it does not tell why threads wait{wakes}")
+            }
+            (true, missing, _) => format!(
+                "{format}: {missing} context switches are missing, so running times are not known where they are; it does not tell why \
+                 threads wait{wakes}"
+            ),
+            (false, _, true) => format!(
+                "{format} with samples that do not stand for time: running times are not known; stacks and exports show each sample as \
+                 1 ms, so that only shares mean something; threads that were never sampled are left out"
+            ),
+            (false, _, false) => format!(
+                "{format} with samples alone: running times are estimates, and what a thread does when it does not run is unknown; \
+                 threads that were never sampled are left out"
+            ),
+        }
+    }
+
+    /// Events lost of samples and of switches. Where there are switches, what is lost may be one.
+    pub fn losses(&self) -> (u64, u64) {
+        let both = self.lost.saturating_add(self.held_back);
+        if self.switched { (self.held_back, self.lost) } else { (both, 0) }
+    }
+
+    /// What the switches lack, in words; `none` if there are none.
+    pub fn switches_missing(&self, none: &str) -> String {
+        match (self.switched, self.missing_switches) {
+            (false, _) => none.to_owned(),
+            (true, 0) => String::new(),
+            (true, missing) => format!(
+                "{missing} context switches are missing: a CPU is left by a thread that was not seen to take it"
+            ),
+        }
+    }
 }
 
 /// Tells the records as events.
@@ -174,12 +231,14 @@ pub(crate) fn retell(
     if survey.told.span.1.since(survey.told.span.0).0 > SPAN_MAX_NS {
         return Err(ReadError::Broken { what: "its times are more than 30 days apart", offset: 0 });
     }
-    if survey.told.switched {
-        switched::tell(records, &survey, sink)?;
+    let mut told = survey.told.clone();
+    if told.switched {
+        told.missing_switches = switched::tell(records, &survey, sink)?;
+        told.lost = told.lost.saturating_add(told.missing_switches);
     } else {
         sampled::tell(records, &survey, sink)?;
     }
-    Ok(survey.told)
+    Ok(told)
 }
 
 /// Gives each distinct stack of a process an id, and defines it once. Copies of a stack's memory are all distinct.

@@ -7,7 +7,7 @@ use holdup_events::event::{Lifecycle, LifecycleChange, Snapshot, SnapshotState};
 use holdup_events::{CpuId, Duration, Event, Loss, Timestamp};
 
 use super::survey::Survey;
-use super::{Record, Records, Sampled, StackIds};
+use super::{Record, Records, SAMPLES, Sampled, StackIds};
 use crate::readers::ReadError;
 use crate::reorder::Reorder;
 
@@ -97,7 +97,7 @@ impl Teller<'_> {
                 sink(Event::Mapping(mapping));
             }
             Record::Lost { at, cpu, events, reason } => sink(Event::Loss(Loss {
-                source: "cpu-samples".to_owned(),
+                source: SAMPLES.to_owned(),
                 reason: reason.to_owned(),
                 cpu,
                 start: self.ran_until.get(&cpu).copied().unwrap_or(start).min(Timestamp(at).max(start)),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use holdup_events::event::{RawWait, SnapshotState, TID_UNKNOWN};
 use holdup_events::{CpuId, Timestamp};
 
-use super::{Record, Records, Told};
+use super::{Record, Records, THROTTLED, Told};
 use crate::readers::{ReadError, Wanted};
 
 /// The kernel's own threads are children of this one.
@@ -173,7 +173,10 @@ impl Survey {
                 self.told.wakeups += 1;
                 self.seen(waking.wakee_tid, 0, name, SnapshotState::Blocked(unknown_wait(0)));
             }
-            Record::Lost { events, .. } => self.told.lost = self.told.lost.saturating_add(*events),
+            Record::Lost { events, reason, .. } => {
+                let sum = if *reason == THROTTLED { &mut self.told.held_back } else { &mut self.told.lost };
+                *sum = sum.saturating_add(*events);
+            }
             Record::Exit { .. } | Record::Mapping(_) => {}
         }
     }

@@ -8,15 +8,15 @@ use holdup_events::event::{
 use holdup_events::{CpuId, Event, Loss, Timestamp};
 
 use super::survey::{Person, Survey};
-use super::{Record, Records, StackIds, Switched, THROTTLED};
+use super::{MISSING_SWITCH, Record, Records, SAMPLES, SWITCHES, StackIds, Switched, THROTTLED};
 use crate::readers::ReadError;
 
-/// Tells the records; first, what each thread did when the recording began.
+/// Tells the records; first, what each thread did when the recording began. Returns how many switches are missing.
 pub(super) fn tell(
     records: &dyn Records,
     survey: &Survey,
     sink: &mut dyn FnMut(Event),
-) -> Result<(), ReadError> {
+) -> Result<u64, ReadError> {
     let start = survey.told.span.0;
     for (tid, person) in survey.people().filter(|(_, person)| person.began_before) {
         sink(at_start(tid, person, survey));
@@ -30,8 +30,11 @@ pub(super) fn tell(
         last_on: HashMap::new(),
         start,
         exits_are_final: records.exits_are_final(),
+        on_cpu: HashMap::new(),
+        missing: 0,
     };
-    records.each(&mut |record| teller.tell(record, sink))
+    records.each(&mut |record| teller.tell(record, sink))?;
+    Ok(teller.missing)
 }
 
 fn at_start(tid: u32, person: &Person, survey: &Survey) -> Event {
@@ -67,6 +70,9 @@ struct Teller<'a> {
     last_on: HashMap<CpuId, u64>,
     start: Timestamp,
     exits_are_final: bool,
+    /// Which thread has a CPU (0: idle) and since when, if that is known.
+    on_cpu: HashMap<CpuId, (u32, u64)>,
+    missing: u64,
 }
 
 impl Teller<'_> {
@@ -88,6 +94,7 @@ impl Teller<'_> {
                 sink(self.lifecycle(at, LifecycleChange::Fork { parent_tid }, (tid, tgid), name));
             }
             Record::Exit { at, tid, tgid } if at > 0 && self.survey.takes_part(tid) => {
+                self.on_cpu.retain(|_, (running, _)| *running != tid);
                 let name = self.names.get(&tid).cloned().unwrap_or_default();
                 sink(self.lifecycle(at, LifecycleChange::Exit, (tid, tgid), name));
                 if self.exits_are_final && self.gone.insert(tid) {
@@ -107,7 +114,13 @@ impl Teller<'_> {
                 mapping.at = mapping.at.max(self.start);
                 sink(Event::Mapping(mapping));
             }
-            Record::Lost { at, cpu, events, reason } => sink(self.loss(at, cpu, events, reason)),
+            Record::Lost { at, cpu, events, reason } => {
+                match cpu {
+                    CpuId::NONE => self.on_cpu.clear(),
+                    cpu => drop(self.on_cpu.remove(&cpu)),
+                }
+                sink(self.loss(at, cpu, events, reason));
+            }
             Record::Name { .. } | Record::Fork { .. } | Record::Exit { .. } => {}
         }
     }
@@ -121,6 +134,7 @@ impl Teller<'_> {
     }
 
     fn switch(&mut self, switched: Switched, sink: &mut dyn FnMut(Event)) {
+        self.note_missing(&switched, sink);
         let Switched { at, cpu, prev_tid, prev_tgid, mut outcome, next_tid, .. } = switched;
         self.last_on.insert(cpu, at);
         if next_tid != TID_UNKNOWN {
@@ -133,6 +147,27 @@ impl Teller<'_> {
         }
         let at = Timestamp(at);
         sink(Event::Switch(Switch { at, cpu, prev_tid, next_tid, prev_tgid, outcome, ..Switch::default() }));
+    }
+
+    /// Counts a switch as missing if it leaves a CPU to another thread than had it: `perf` for one process records only switches away
+    /// from its threads, and some versions record only those to idle.
+    fn note_missing(&mut self, switched: &Switched, sink: &mut dyn FnMut(Event)) {
+        let Switched { at, cpu, prev_tid, next_tid, .. } = *switched;
+        if cpu == CpuId::NONE {
+            return;
+        }
+        let before = self.on_cpu.remove(&cpu);
+        if next_tid != TID_UNKNOWN {
+            self.on_cpu.insert(cpu, (next_tid, at));
+        }
+        // Context-switch records tell one side each: the CPU goes to a thread, though another one was not seen to leave it.
+        let is_other = |running: u32| running != if prev_tid == TID_UNKNOWN { next_tid } else { prev_tid };
+        if let Some((_, since)) = before.filter(|(running, _)| is_other(*running)) {
+            self.missing += 1;
+            let (start, end) = (Timestamp(since).max(self.start), Timestamp(at).max(self.start));
+            let (source, reason) = (SWITCHES.to_owned(), MISSING_SWITCH.to_owned());
+            sink(Event::Loss(Loss { source, reason, cpu, start, end, events: 1 }));
+        }
     }
 
     /// A thread's last switch, if nothing tells it but the exit.
@@ -153,7 +188,7 @@ impl Teller<'_> {
         let last = self.last_on.get(&cpu).map_or(self.start, |last| Timestamp(*last).max(self.start));
         let start = last.min(end);
         // Held back are samples of one event: every switch is told.
-        let source = if reason == THROTTLED { "cpu-samples" } else { "perf" };
+        let source = if reason == THROTTLED { SAMPLES } else { SWITCHES };
         Event::Loss(Loss { source: source.to_owned(), reason: reason.to_owned(), cpu, start, end, events })
     }
 }

@@ -24,8 +24,6 @@ pub struct Format;
 
 /// Its name as a source.
 const SOURCE: &str = "chrome-trace";
-/// Recognising looks this far (bytes).
-const LOOK: usize = 64 << 10;
 
 impl Reader for Format {
     fn info(&self) -> Info {
@@ -33,9 +31,10 @@ impl Reader for Format {
     }
 
     fn recognises(&self, bytes: &[u8]) -> bool {
-        let head = bytes.get(..LOOK).unwrap_or(bytes).trim_ascii_start();
-        let has = |word: &[u8]| head.windows(word.len()).any(|window| window == word);
-        match head.first() {
+        // Metadata may come first, and be long.
+        let text = bytes.trim_ascii_start();
+        let has = |word: &[u8]| text.windows(word.len()).any(|window| window == word);
+        match text.first() {
             Some(b'{') => has(b"\"traceEvents\""),
             Some(b'[') => has(b"\"ph\""),
             _ => false,
@@ -98,9 +97,10 @@ impl Taker {
         match entry.ph.as_ref() {
             "M" => self.people.describe(entry, &mut self.telling),
             "B" | "E" | "X" => self.on_thread(entry),
-            "b" | "e" | "S" | "F" => {
-                self.edges.asynchronous(entry, matches!(entry.ph.as_ref(), "b" | "S"));
-            }
+            "b" | "e" | "S" | "F" => match entry.ts.0 {
+                Some(at) => self.edges.asynchronous(entry, at, matches!(entry.ph.as_ref(), "b" | "S")),
+                None => self.telling.lose("no-time"),
+            },
             "C" => self.count(entry),
             "i" | "I" | "R" | "n" => self.mark(entry),
             _ => self.skipped += 1,

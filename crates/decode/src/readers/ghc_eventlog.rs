@@ -68,10 +68,10 @@ impl Reader for Format {
     }
 
     fn read(&self, bytes: &[u8], _: &Wanted, sink: &mut dyn FnMut(Event)) -> Result<Facts, ReadError> {
-        let mut log = Log { telling: Telling::with_states(), ..Log::default() };
         let (mut told, cut) = layout::events(bytes)?;
         // Buffers are written one capability at a time.
         told.sort_by_key(|event| event.at);
+        let mut log = Log::new(&told);
         log.survey(&told);
         for event in &told {
             log.take(event);
@@ -82,7 +82,12 @@ impl Reader for Format {
         for _ in 0..log.heap.left_out {
             log.telling.lose("too-many-censuses");
         }
-        let Log { mut telling, mut capabilities, version, command, heap, .. } = log;
+        let start = told.first().map_or(0, |event| event.at);
+        if log.capabilities.is_empty() && !log.heap.is_empty() {
+            // A census belongs to somebody.
+            log.capability(0, start);
+        }
+        let Log { mut telling, mut capabilities, version, command, heap, has_states, .. } = log;
         capabilities.values_mut().for_each(|capability| capability.tell_left(None, &mut telling));
         let cpus = capabilities.len() as u32;
         let first = capabilities.values().next().map(|capability| capability.who);
@@ -102,15 +107,12 @@ impl Reader for Format {
             sink(event);
         })?;
         rows.for_each(sink);
-        let limits = format!(
-            "an eventlog of {version}: each capability is shown as one thread and one CPU, running while it has a Haskell thread \
-             or collects; whether the system gave it a CPU is not known"
-        );
+        let limits = limits(&version, has_states);
         Ok(Facts {
             host: Host { cpus, ..Host::default() },
             command,
             span: whole.span,
-            rung: Rung::Perf,
+            rung: if has_states { Rung::Perf } else { Rung::Proc },
             limits: [Some(limits), heap.said(whole.span.0.0)]
                 .into_iter()
                 .flatten()
@@ -120,6 +122,19 @@ impl Reader for Format {
             names: has_rows.then_some(names),
             ..Facts::default()
         })
+    }
+}
+
+fn limits(version: &str, has_states: bool) -> String {
+    let shown = "each capability is shown as one thread";
+    match has_states {
+        true => format!(
+            "an eventlog of {version}: {shown} and one CPU, running while it has a Haskell thread or collects; whether the system gave it \
+             a CPU is not known"
+        ),
+        false => format!(
+            "an eventlog of {version} without scheduler events (+RTS -l has them): {shown}, and when it ran is not known"
+        ),
     }
 }
 
@@ -147,9 +162,17 @@ struct Log {
     /// Beside the program: the collector that does not stop it.
     beside: Option<crate::telling::Who>,
     heap: HeapProfile,
+    /// There are scheduler events.
+    has_states: bool,
 }
 
 impl Log {
+    fn new(told: &[Told]) -> Log {
+        let has_states = told.iter().any(|event| matches!(event.id, id::RUN_THREAD | id::STOP_THREAD));
+        let telling = if has_states { Telling::with_states() } else { Telling::default() };
+        Log { telling, has_states, ..Log::default() }
+    }
+
     /// What has to be known before the first event is told.
     fn survey(&mut self, told: &[Told]) {
         "GHC".clone_into(&mut self.version);
@@ -224,7 +247,8 @@ impl Log {
             outside: false,
         };
         if let Some(who) = self.telling.person(person) {
-            self.capabilities.insert(number, Capability::new(who, number, at, &mut self.telling));
+            let new = if self.has_states { Capability::new } else { Capability::without_states };
+            self.capabilities.insert(number, new(who, number, at, &mut self.telling));
         }
     }
 
@@ -246,7 +270,7 @@ impl Log {
             id::GC_START => own.collects(at, telling),
             id::GC_WORK | id::GC_IDLE | id::GC_DONE => own.phase(at, event.id, telling),
             id::GC_STATS => {
-                own.tell_left(body.u32().and_then(|_| body.u16()), telling);
+                own.has_statistics(body.u32().and_then(|_| body.u16()), telling);
                 if let Some(copied) = body.u64() {
                     telling.counter(own.who, at, "gc_copied_bytes", copied);
                 }

@@ -5,8 +5,10 @@
 //! `safepoint*=trace` the log names the threads that are waited for: each gets a thread with a span from when it had
 //! stopped. The log does not tell when threads had a CPU.
 
+mod collections;
 mod line;
 mod safepoints;
+mod stalls;
 
 use holdup_events::Event;
 use holdup_events::recording::{Rung, SourceState};
@@ -20,8 +22,8 @@ pub struct Format;
 
 /// Its name as a source.
 const SOURCE: &str = "hotspot-log";
-/// Recognising looks this far (bytes).
-const LOOK: usize = 64 << 10;
+/// Lines at the beginning by which a log without any known line is told from other texts.
+const LOOK_LINES: usize = 8;
 
 impl Reader for Format {
     fn info(&self) -> Info {
@@ -29,21 +31,33 @@ impl Reader for Format {
     }
 
     fn recognises(&self, bytes: &[u8]) -> bool {
-        let head = bytes.get(..LOOK).unwrap_or(bytes);
-        lines(head).any(|line| safepoints::is_known(line.text))
+        // What the VM says of other things may come first, and be long.
+        is_of_vm(bytes) || lines(bytes).any(|line| safepoints::is_known(line.text))
     }
 
     fn read(&self, bytes: &[u8], _: &Wanted, sink: &mut dyn FnMut(Event)) -> Result<Facts, ReadError> {
+        if !lines(bytes).any(|line| safepoints::is_known(line.text)) {
+            return Err(ReadError::Unsupported {
+                what: "HotSpot's log without safepoints and collections".to_owned(),
+                remedy: "java -Xlog:safepoint*=trace,gc*:file=F:tn,tid writes them",
+            });
+        }
         let mut safepoints = Safepoints::default();
         for line in lines(bytes) {
             safepoints.take(&line);
         }
-        let named_late = safepoints.named_late();
+        let mut missing = Vec::new();
+        if !safepoints.named_late() {
+            let late =
+                "who came late to a safepoint is not in it; -Xlog:safepoint*=trace:file=F:tn,tid tells";
+            missing.push(late.to_owned());
+        }
+        if safepoints.unmeasured() > 0 {
+            let count = safepoints.unmeasured();
+            missing
+                .push(format!("lengths and pauses of {count} collections are not in it; -Xlog:gc* has them"));
+        }
         let told = safepoints.finish(SOURCE, sink)?;
-        let missing = match named_late {
-            true => "",
-            false => "who came late to a safepoint is not in it; -Xlog:safepoint*=trace:file=F:tn,tid tells",
-        };
         Ok(Facts {
             span: told.span,
             rung: Rung::Proc,
@@ -52,13 +66,25 @@ impl Reader for Format {
             sources: vec![SourceState {
                 name: SOURCE.to_owned(),
                 active: true,
-                missing: missing.to_owned(),
+                missing: missing.join("; "),
                 events: told.events,
                 lost: told.lost,
             }],
             ..Facts::default()
         })
     }
+}
+
+/// Whether the text begins as the VM's log does: with a clock and a level in brackets.
+fn is_of_vm(bytes: &[u8]) -> bool {
+    let first =
+        bytes.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()).take(LOOK_LINES);
+    let mut some = false;
+    let all = first.into_iter().all(|line| {
+        some = true;
+        std::str::from_utf8(line).ok().and_then(Line::parse).is_some_and(|line| line.has_level)
+    });
+    some && all
 }
 
 fn lines(bytes: &[u8]) -> impl Iterator<Item = Line<'_>> {

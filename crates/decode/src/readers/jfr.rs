@@ -1,4 +1,6 @@
-//! Java's flight recordings (`*.jfr`, version 2: since JDK 9): allocations that the JVM sampled.
+//! Java's flight recordings (`*.jfr`, version 2: since JDK 9): allocations that the JVM sampled, and samples of running threads.
+//!
+//! `jdk.ExecutionSample` shows where threads ran, not how long: a recorder samples some threads at each moment.
 //!
 //! `jdk.ObjectAllocationSample` (since JDK 16) has a weight: the bytes that its thread allocated since its last one. Before, the first
 //! allocation in each thread-local buffer was told, which stands for the buffer, and each one outside of them. How many objects that
@@ -9,10 +11,10 @@ mod values;
 
 use std::collections::{BTreeMap, HashMap};
 
-use holdup_events::event::{Allocated, RawStack};
+use holdup_events::event::{Allocated, RawStack, Sample};
 use holdup_events::recording::{Rung, SourceState};
 use holdup_events::tables::{Frame, FrameKind};
-use holdup_events::{Event, Timestamp};
+use holdup_events::{CpuId, Event, Timestamp};
 
 use super::{Facts, Info, ReadError, Reader, Wanted};
 use crate::imported::{Bytes, LaneThread, NAME_MAX, Names, TEXT_MAX, cut};
@@ -26,6 +28,9 @@ pub struct Format;
 const SAMPLES: (&str, &str) = ("jdk.ObjectAllocationSample", "weight");
 const BUFFERS: [(&str, &str); 2] =
     [("jdk.ObjectAllocationInNewTLAB", "tlabSize"), ("jdk.ObjectAllocationOutsideTLAB", "allocationSize")];
+/// Samples of running threads, and the state of those that async-profiler's wall clock saw asleep.
+const EXECUTION: &str = "jdk.ExecutionSample";
+const ASLEEP: &str = "STATE_SLEEPING";
 /// There is one process; a number has to be given.
 const PID: u32 = 1;
 /// A longer span is a broken clock, not a recording (ns: 30 days).
@@ -34,12 +39,14 @@ const SPAN_MAX_NS: u64 = 30 * 24 * 3_600 * 1_000_000_000;
 const FRAMES_MAX: usize = 512;
 /// Frames of all stacks that are kept: later stacks are left out.
 const FRAMES_TOTAL_MAX: usize = 1 << 24;
+/// Kinds of events that are not read and are named.
+const KINDS_SHOWN: usize = 4;
 /// No thread allocates more between two samples (bytes).
 const WEIGHT_MAX: u64 = 1 << 48;
 
 impl Reader for Format {
     fn info(&self) -> Info {
-        Info { name: "jfr", summary: "Allocations in a Java flight recording (.jfr)" }
+        Info { name: "jfr", summary: "Allocations and samples in a Java flight recording (.jfr)" }
     }
 
     fn recognises(&self, bytes: &[u8]) -> bool {
@@ -81,6 +88,12 @@ struct Course {
     /// By what was told: the moment (ns since 1970) and the rest.
     samples: Vec<Allocated>,
     buffers: Vec<Allocated>,
+    /// Samples of running threads; moments as above.
+    ran: Vec<Sample>,
+    /// Samples of threads that did not run.
+    asleep: u64,
+    /// Events of other kinds, by the kind's name.
+    others: BTreeMap<String, u64>,
     lost: u64,
 }
 
@@ -101,8 +114,19 @@ impl Course {
         let wanted: HashMap<u64, (&str, bool)> = chunk.classes.iter().filter_map(wanted).collect();
         // Stacks and threads of this chunk, by their numbers.
         let (mut stacks, mut threads) = (HashMap::new(), HashMap::new());
+        let mut others: HashMap<u64, u64> = HashMap::new();
+        let execution =
+            chunk.classes.iter().find(|(_, class)| *class.name == *EXECUTION).map(|(number, _)| *number);
         let lost = chunk.events(|kind, bytes| {
-            let Some((field, is_sample)) = wanted.get(&kind) else { return };
+            if Some(kind) == execution {
+                let told = self.execution(chunk, kind, bytes, (&mut stacks, &mut threads));
+                self.lost += u64::from(told.is_none());
+                return;
+            }
+            let Some((field, is_sample)) = wanted.get(&kind) else {
+                *others.entry(kind).or_insert(0u64) += 1;
+                return;
+            };
             let told = self.allocation(chunk, (kind, field), bytes, (&mut stacks, &mut threads));
             match told {
                 Some(told) if *is_sample => self.samples.push(told),
@@ -111,6 +135,10 @@ impl Course {
             }
         });
         self.lost += lost;
+        for (kind, events) in others {
+            let name = chunk.classes.get(&kind).map_or("", |class| &class.name);
+            *self.others.entry(name.to_owned()).or_default() += events;
+        }
         Ok(())
     }
 
@@ -125,24 +153,8 @@ impl Course {
         let all = values::fields(&chunk.classes, class, &mut bytes)?;
         let at = chunk.moment(class.get(&all, "startTime")?.number()?);
         let weight = class.get(&all, field)?.number()?.min(WEIGHT_MAX);
-        let stack = match class.get(&all, "stackTrace") {
-            Some(Value::Constant(of, number)) => {
-                let known = stacks.get(number).copied();
-                let id = known.unwrap_or_else(|| self.stack(chunk, (*of, *number)).unwrap_or(0));
-                stacks.insert(*number, id);
-                id
-            }
-            _ => 0,
-        };
-        let tid = match class.get(&all, "eventThread") {
-            Some(Value::Constant(of, number)) => {
-                let known = threads.get(number).copied();
-                let tid = known.unwrap_or_else(|| self.thread(chunk, (*of, *number)));
-                threads.insert(*number, tid);
-                tid
-            }
-            _ => self.thread(chunk, (0, 0)),
-        };
+        let stack = self.stack_of(chunk, class.get(&all, "stackTrace"), stacks);
+        let tid = self.thread_of(chunk, class.get(&all, "eventThread"), threads);
         // Of no known place: each one has its own, or it would be the end of another.
         let address = (self.samples.len() + self.buffers.len()) as u64 + 1;
         Some(Allocated {
@@ -156,13 +168,59 @@ impl Course {
         })
     }
 
+    /// A sample of a thread; one that slept is only counted.
+    fn execution(
+        &mut self,
+        chunk: &Chunk<'_>,
+        kind: u64,
+        mut bytes: Bytes<'_>,
+        (stacks, threads): (&mut HashMap<u64, u64>, &mut HashMap<u64, u32>),
+    ) -> Option<()> {
+        let class = chunk.classes.get(&kind)?;
+        let all = values::fields(&chunk.classes, class, &mut bytes)?;
+        let at = chunk.moment(class.get(&all, "startTime")?.number()?);
+        let state = match class.get(&all, "state") {
+            Some(Value::Constant(of, number)) => {
+                chunk.constants.get(&(*of, *number)).and_then(|state| state.first())
+            }
+            _ => None,
+        };
+        if state.and_then(|state| chunk.text(state)) == Some(ASLEEP) {
+            self.asleep += 1;
+            return Some(());
+        }
+        let stack = self.stack_of(chunk, class.get(&all, "stackTrace"), stacks);
+        let tid = self.thread_of(chunk, class.get(&all, "sampledThread"), threads);
+        let (at, cpu) = (Timestamp(at), CpuId::NONE);
+        self.ran.push(Sample { at, cpu, tid, tgid: PID, syscall: -1, stack, ..Sample::default() });
+        Some(())
+    }
+
+    /// The number of an event's stack; 0 without one.
+    fn stack_of(&mut self, chunk: &Chunk<'_>, value: Option<&Value>, known: &mut HashMap<u64, u64>) -> u64 {
+        let Some(Value::Constant(of, number)) = value else { return 0 };
+        let id = known.get(number).copied();
+        let id = id.unwrap_or_else(|| self.stack(chunk, (*of, *number)).unwrap_or(0));
+        known.insert(*number, id);
+        id
+    }
+
+    /// The number of an event's thread.
+    fn thread_of(&mut self, chunk: &Chunk<'_>, value: Option<&Value>, known: &mut HashMap<u64, u32>) -> u32 {
+        let Some(Value::Constant(of, number)) = value else { return self.thread(chunk, (0, 0)) };
+        let tid = known.get(number).copied();
+        let tid = tid.unwrap_or_else(|| self.thread(chunk, (*of, *number)));
+        known.insert(*number, tid);
+        tid
+    }
+
     /// The number of a thread, by its name: the same in every chunk.
     fn thread(&mut self, chunk: &Chunk<'_>, place: (u64, u64)) -> u32 {
         let told = || {
             let (class, values) = (chunk.classes.get(&place.0)?, chunk.constants.get(&place)?);
-            let text = |field| match class.get(values, field) {
-                Some(Value::Text(text)) if !text.is_empty() => Some(cut(text, NAME_MAX).to_owned()),
-                _ => None,
+            let text = |field| {
+                let text = chunk.text(class.get(values, field)?).filter(|text| !text.is_empty())?;
+                Some(cut(text, NAME_MAX).to_owned())
             };
             let number = class.get(values, "osThreadId").and_then(Value::number);
             let name = text("javaName").or_else(|| text("osName"))?;
@@ -199,10 +257,18 @@ impl Course {
     }
 
     fn finish(self, sink: &mut dyn FnMut(Event)) -> Result<Facts, ReadError> {
+        let missing = self.missing();
         let is_sampled = !self.samples.is_empty();
-        let mut told = if is_sampled { self.samples } else { self.buffers };
-        let (start, end) = self.span.filter(|_| !told.is_empty()).ok_or(ReadError::Empty)?;
-        told.sort_by_key(|allocated| allocated.at);
+        let told = if is_sampled { self.samples } else { self.buffers };
+        let (allocations, samples) = (told.len() as u64, self.ran.len() as u64);
+        let (start, end) =
+            self.span.filter(|_| allocations + samples > 0).ok_or_else(|| ReadError::Unsupported {
+                what: format!(
+                    "a flight recording without allocations and samples of running threads{}",
+                    missing.replacen("not read: ", ": it has ", 1)
+                ),
+                remedy: "only allocations and jdk.ExecutionSample are read (settings=profile)",
+            })?;
         self.threads.values().for_each(|thread| thread.begin(Timestamp(0), Timestamp(0), sink));
         let mut stacks: Vec<(u64, Vec<u64>)> =
             self.stacks.into_iter().map(|(addresses, id)| (id, addresses)).collect();
@@ -210,32 +276,91 @@ impl Course {
         for (id, addresses) in stacks {
             sink(Event::Stack(RawStack { id, tgid: PID, addresses, ..RawStack::default() }));
         }
-        let events = told.len() as u64;
         let length = end.saturating_sub(start);
-        for allocated in told {
-            let at = Timestamp(allocated.at.0.saturating_sub(start).min(length));
-            sink(Event::Allocated(Allocated { at, ..allocated }));
+        let moment = |at: Timestamp| Timestamp(at.0.saturating_sub(start).min(length));
+        let told = told.into_iter().map(|told| Event::Allocated(Allocated { at: moment(told.at), ..told }));
+        let ran = self.ran.into_iter().map(|ran| Event::Sample(Sample { at: moment(ran.at), ..ran }));
+        let mut events: Vec<Event> = told.chain(ran).collect();
+        events.sort_by_key(Event::at);
+        events.into_iter().for_each(sink);
+        let source = |name: &str, events, lost, missing: &str| SourceState {
+            name: name.to_owned(),
+            active: true,
+            missing: missing.to_owned(),
+            events,
+            lost,
+        };
+        let mut sources = Vec::new();
+        if allocations > 0 {
+            sources.push(source("allocations", allocations, self.lost, &missing));
         }
-        let what =
-            if is_sampled { "sampled allocations" } else { "allocations of new buffers and outside of them" };
+        if samples > 0 {
+            // What is lost is counted once.
+            let (lost, missing) = if allocations > 0 { (0, "") } else { (self.lost, &*missing) };
+            sources.push(source("java-samples", samples, lost, missing));
+        }
         Ok(Facts {
             span: (Timestamp(0), Timestamp(length)),
             rung: Rung::Proc,
-            limits: format!(
-                "a flight recording: {what}, each of which stands for the bytes of its thread since the last; how many objects \
-                 these were, when they were collected and when threads had a CPU is not known"
-            ),
-            sources: vec![SourceState {
-                name: "allocations".to_owned(),
-                active: true,
-                missing: String::new(),
-                events,
-                lost: self.lost,
-            }],
+            limits: limits((allocations > 0).then_some(is_sampled), samples > 0),
+            sources,
             names: Some(self.names),
             ..Facts::default()
         })
     }
+
+    /// What of the file is not read, in words.
+    fn missing(&self) -> String {
+        let mut missing =
+            left_out(&self.others).map_or_else(String::new, |others| format!("not read: {others}"));
+        if self.asleep > 0 {
+            let separator = if missing.is_empty() { "not read: " } else { ", " };
+            missing.push_str(&format!("{separator}{} samples of threads that slept", self.asleep));
+        }
+        missing
+    }
+}
+
+/// What the file cannot tell. `allocations`: whether they are sampled, if there are some.
+fn limits(allocations: Option<bool>, has_samples: bool) -> String {
+    let mut parts = Vec::new();
+    if let Some(is_sampled) = allocations {
+        let what =
+            if is_sampled { "sampled allocations" } else { "allocations of new buffers and outside of them" };
+        parts.push(format!(
+            "{what}, each of which stands for the bytes of its thread since the last; how many objects these were and when they were \
+             collected is not known"
+        ));
+    }
+    if has_samples {
+        parts.push(
+            "samples of running threads, which do not stand for time: stacks and exports show each as 1 ms, so that only shares mean \
+             something"
+                .to_owned(),
+        );
+    }
+    format!("a flight recording: {}; when threads had a CPU is not known", parts.join("; "))
+}
+
+/// The kinds of events that are measurements and are not read, the most frequent first; `None` without one.
+fn left_out(others: &BTreeMap<String, u64>) -> Option<String> {
+    // A recorder's settings, and what it says of the machine, are no measurements.
+    let is_setting = |name: &str| {
+        ["Setting", "Information", "Flag", "Property", "Variable", "Recording", "Library", "Version"]
+            .iter()
+            .any(|part| name.contains(part))
+    };
+    let mut kinds: Vec<(&str, u64)> = others
+        .iter()
+        .filter(|(name, _)| !is_setting(name))
+        .map(|(name, events)| (cut(name.rsplit('.').next().unwrap_or(name), NAME_MAX), *events))
+        .collect();
+    kinds.sort_by_key(|(_, events)| std::cmp::Reverse(*events));
+    let shown: Vec<String> =
+        kinds.iter().take(KINDS_SHOWN).map(|(name, events)| format!("{events} {name}")).collect();
+    let rest = kinds.len().saturating_sub(KINDS_SHOWN);
+    let more = if rest > 0 { format!(" and {rest} more kinds of events") } else { String::new() };
+    (!shown.is_empty()).then(|| format!("{}{more}", shown.join(", ")))
 }
 
 /// A frame, by its method's class and name.
@@ -248,10 +373,7 @@ fn named(chunk: &Chunk<'_>, class: &Class, values: &[Value]) -> Option<Frame> {
     };
     let symbol = |value: &Value| {
         let (class, values) = follow(value)?;
-        match class.get(values, "string")? {
-            Value::Text(text) => Some(cut(text, TEXT_MAX)),
-            _ => None,
-        }
+        Some(cut(chunk.text(class.get(values, "string")?)?, TEXT_MAX))
     };
     let (method, parts) = follow(class.get(values, "method")?)?;
     let name = symbol(method.get(parts, "name")?)?;

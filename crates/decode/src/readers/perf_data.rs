@@ -19,7 +19,7 @@ use self::attributes::{Clock, Use};
 use self::layout::{Feature, Layout};
 use self::records::File;
 use super::{Facts, Info, ReadError, Reader, Wanted};
-use crate::imported::{Bytes, Kernel, Told, retell};
+use crate::imported::{Bytes, Kernel, SAMPLES, SWITCHES, Told, retell};
 
 /// The format.
 pub struct Format;
@@ -64,38 +64,27 @@ fn facts(file: &File<'_>, told: &Told) -> Facts {
     let layout = &file.layout;
     let samples_missing = samples_missing(file, told);
     let mut sources = vec![SourceState {
-        name: "perf-samples".to_owned(),
+        name: SAMPLES.to_owned(),
         active: told.samples > 0,
         missing: samples_missing,
         events: told.samples,
-        lost: if told.switched { 0 } else { told.lost },
+        lost: told.losses().0,
     }];
     sources.push(SourceState {
-        name: "perf-sched".to_owned(),
+        name: SWITCHES.to_owned(),
         active: told.switched,
-        missing: if told.switched {
-            String::new()
-        } else {
-            "no context switches: record them with perf sched record, or perf record --switch-events"
-                .to_owned()
-        },
+        missing: told.switches_missing(
+            "no context switches: record them with perf sched record, or perf record --switch-events",
+        ),
         events: told.switches + told.wakeups,
-        lost: if told.switched { told.lost } else { 0 },
+        lost: told.losses().1,
     });
-    let limits = match (told.switched, told.wakeups > 0) {
-        (true, true) => "perf.data: running times are exact, but it does not tell why threads wait",
-        (true, false) => "perf.data: running times are exact, but not why threads wait, nor who wakes them",
-        (false, _) => {
-            "perf.data with samples alone: running times are estimates, and what a thread does when \
-             it does not run is unknown; threads that were never sampled are left out"
-        }
-    };
     Facts {
         host: host(layout),
         command: layout.strings(Feature::CommandLine),
         span: told.span,
         rung: if told.switched { Rung::Perf } else { Rung::Proc },
-        limits: limits.to_owned(),
+        limits: told.limits("perf.data"),
         sample_period_ns: told.sample_period_ns,
         sources,
         names: None,
@@ -109,7 +98,7 @@ fn samples_missing(file: &File<'_>, told: &Told) -> String {
     if told.samples == 0 {
         missing.push("no samples of a clock or of cycles".to_owned());
     }
-    if told.samples > 0 && told.sample_period_ns == 0 {
+    if told.is_untimed() {
         missing.push("its samples do not stand for time: running times cannot be estimated".to_owned());
     } else if told.periods_vary {
         missing.push("its samples stand for unequal times; counted as equal".to_owned());

@@ -14,16 +14,17 @@ use holdup_events::recording::{Host, Rung, SourceState};
 use holdup_events::tables::{Frame, FrameKind};
 use holdup_events::{CpuId, Event, Timestamp};
 
-use self::line::{Head, Task};
+use self::line::{Head, Task, Usefulness};
 use super::{Facts, Info, ReadError, Reader, Wanted};
 use crate::imported::{
-    Kernel, Names, Record, Records, Sampled, Switched, TEXT_MAX, Told, cut, retell, unknown_wait,
+    Kernel, Names, Record, Records, SAMPLES, SWITCHES, Sampled, Switched, TEXT_MAX, Told, cut, retell,
+    unknown_wait,
 };
 
 /// The format.
 pub struct Format;
 
-/// How far recognising looks for a first line.
+/// How far recognising looks for a first line, behind the header.
 const LOOK_BYTES: usize = 1 << 16;
 /// Deeper stacks lose their roots.
 const DEPTH_MAX: usize = 1024;
@@ -34,7 +35,11 @@ impl Reader for Format {
     }
 
     fn recognises(&self, bytes: &[u8]) -> bool {
-        let start = bytes.get(..LOOK_BYTES).unwrap_or(bytes);
+        // The header of `perf script --header` is long on large machines.
+        let header = bytes.split_inclusive(|byte| *byte == b'\n').take_while(|line| line.starts_with(b"#"));
+        let header: usize = header.map(<[u8]>::len).sum();
+        let text = bytes.get(header..).unwrap_or_default();
+        let start = text.get(..LOOK_BYTES).unwrap_or(text);
         !start.contains(&0) && lines(start).any(|line| Head::parse(&line).is_some())
     }
 
@@ -49,7 +54,7 @@ fn facts(text: Text<'_>, told: Told) -> Facts {
     let mut missing = Vec::new();
     if told.samples == 0 {
         missing.push("no samples of a clock or of cycles".to_owned());
-    } else if told.sample_period_ns == 0 {
+    } else if told.is_untimed() {
         missing.push("its samples do not stand for time: running times cannot be estimated".to_owned());
     } else if told.periods_vary {
         missing.push("its samples stand for unequal times; counted as equal".to_owned());
@@ -60,29 +65,20 @@ fn facts(text: Text<'_>, told: Told) -> Facts {
     if !text.has_processes {
         missing.push("processes are not told (perf script -F +pid): each thread stands alone".to_owned());
     }
-    let limits = match (told.switched, told.wakeups > 0) {
-        (true, true) => "perf script: running times are exact, but it does not tell why threads wait",
-        (true, false) => "perf script: running times are exact, but not why threads wait, nor who wakes them",
-        (false, _) => {
-            "perf script with samples alone: running times are estimates, and what a thread does when \
-             it does not run is unknown; threads that were never sampled are left out"
-        }
-    };
-    let sched_missing = if told.switched { "" } else { "no context switches in the text" };
     let sources = vec![
         SourceState {
-            name: "perf-samples".to_owned(),
+            name: SAMPLES.to_owned(),
             active: told.samples > 0,
             missing: missing.join("; "),
             events: told.samples,
-            lost: if told.switched { 0 } else { told.lost },
+            lost: told.losses().0,
         },
         SourceState {
-            name: "perf-sched".to_owned(),
+            name: SWITCHES.to_owned(),
             active: told.switched,
-            missing: sched_missing.to_owned(),
+            missing: told.switches_missing("no context switches in the text"),
             events: told.switches + told.wakeups,
-            lost: if told.switched { told.lost } else { 0 },
+            lost: told.losses().1,
         },
     ];
     Facts {
@@ -90,7 +86,7 @@ fn facts(text: Text<'_>, told: Told) -> Facts {
         command: Vec::new(),
         span: told.span,
         rung: if told.switched { Rung::Perf } else { Rung::Proc },
-        limits: limits.to_owned(),
+        limits: told.limits("perf script"),
         sample_period_ns: told.sample_period_ns,
         sources,
         names: Some(text.names.into_inner()),
@@ -132,7 +128,7 @@ impl<'a> Text<'a> {
             unreadable: Cell::new(0),
             other_samples: Cell::new(0),
         };
-        let mut clock = false;
+        let mut main = Usefulness::None;
         for line in lines(bytes) {
             let Some(head) = Head::parse(&line) else { continue };
             text.has_processes |= head.tgid != 0;
@@ -141,9 +137,9 @@ impl<'a> Text<'a> {
             }
             text.tracepoints |= head.event == "sched:sched_switch";
             text.wakings |= head.event == "sched:sched_waking";
-            if text.main.is_empty() && head.shows_places() || !clock && head.is_clock() {
+            if head.usefulness() > main {
+                main = head.usefulness();
                 head.event.clone_into(&mut text.main);
-                clock = head.is_clock();
             }
         }
         text

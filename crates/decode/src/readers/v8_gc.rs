@@ -18,8 +18,6 @@ pub struct Format;
 
 /// Its name as a source.
 const SOURCE: &str = "v8-gc";
-/// Recognising looks this far (bytes).
-const LOOK: usize = 256 << 10;
 
 impl Reader for Format {
     fn info(&self) -> Info {
@@ -27,7 +25,8 @@ impl Reader for Format {
     }
 
     fn recognises(&self, bytes: &[u8]) -> bool {
-        lines(bytes.get(..LOOK).unwrap_or(bytes)).next().is_some()
+        // The program's own output may come first, and be long.
+        lines(bytes).next().is_some()
     }
 
     fn read(&self, bytes: &[u8], _: &Wanted, sink: &mut dyn FnMut(Event)) -> Result<Facts, ReadError> {

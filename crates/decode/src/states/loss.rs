@@ -14,7 +14,7 @@ impl Builder<'_> {
         if loss.source == "proc" || is_journals {
             self.late_poll = Some(loss.end);
         }
-        if !matches!(loss.source.as_str(), "sched" | "journal" | "perf") {
+        if !matches!(loss.source.as_str(), "sched" | "journal" | "perf" | "perf-sched") {
             return;
         }
         for live in self.live.all_mut().filter(|live| live.target) {

@@ -85,6 +85,7 @@ pub mod tasks;
 pub mod thread_steps;
 pub mod timelines;
 pub mod told;
+pub mod untimed;
 pub mod untold;
 pub mod waited_files;
 pub mod why;

@@ -13,7 +13,7 @@ use holdup_findings::derive::timelines::Timelines;
 use holdup_findings::derive::zoom::Zoom;
 use serde_json::{Value, json};
 
-use super::{Exporter, Info, Options};
+use super::{Exporter, Holds, Info, Options};
 use crate::text::clean;
 
 pub(super) struct Format;
@@ -24,6 +24,7 @@ impl Exporter for Format {
             name: "chrome",
             summary: "Threads by class, spans, marks, wakeups, stacks for chrome://tracing and others",
             extension: "trace.json",
+            holds: Holds::Timeline,
             cannot_carry: "the ledger's errors, findings, what CPUs ran besides, holders",
         }
     }

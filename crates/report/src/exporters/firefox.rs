@@ -11,7 +11,7 @@ use holdup_findings::derive::class::{CLASSES, Class};
 use holdup_findings::derive::stacks::{Folding, Observation, Timeline};
 use serde_json::Value;
 
-use super::{Exporter, Info, Options};
+use super::{Exporter, Holds, Info, Options};
 use crate::text::clean;
 
 pub(super) struct Format;
@@ -22,6 +22,7 @@ impl Exporter for Format {
             name: "firefox",
             summary: "Stacks over time for profiler.firefox.com: on-CPU and by wait class",
             extension: "firefox.json",
+            holds: Holds::Timeline,
             cannot_carry: "CPUs, wakeups, findings, errors of sampled figures, when time without a stack was",
         }
     }

@@ -9,7 +9,7 @@ use holdup_findings::Analysis;
 use holdup_findings::derive::class::Class;
 use holdup_findings::derive::stacks::{Folding, Profile, Selection, wakers};
 
-use super::{Exporter, FlameTime, Info, Options};
+use super::{Exporter, FlameTime, Holds, Info, Options};
 use crate::flame::{self, Graph, Path, Step, Words};
 use crate::numbers::duration;
 use crate::text::clean;
@@ -25,6 +25,7 @@ impl Exporter for Format {
             name: "flame",
             summary: "A flame graph (SVG) of on-CPU and waiting time, or of what changed (--against)",
             extension: "svg",
+            holds: Holds::Stacks,
             cannot_carry: "threads, when it happened, CPUs, findings, errors of sampled figures",
         }
     }

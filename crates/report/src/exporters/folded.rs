@@ -9,7 +9,7 @@ use holdup_findings::Analysis;
 use holdup_findings::derive::class::Class;
 use holdup_findings::derive::stacks::{Folding, Profile, StackUse};
 
-use super::{Exporter, Info, Options};
+use super::{Exporter, Holds, Info, Options};
 use crate::text::clean;
 
 pub(super) struct Format;
@@ -20,6 +20,7 @@ impl Exporter for Format {
             name: "folded",
             summary: "Stacks with microseconds, for flame graphs: on-CPU and by wait reason",
             extension: "folded",
+            holds: Holds::Stacks,
             cannot_carry: "times of day, CPUs, wakeups, findings; time without a stack has no frames",
         }
     }

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use holdup_events::Trace;
 use holdup_findings::Analysis;
-use holdup_findings::derive::stacks::{Folding, Selection};
+use holdup_findings::derive::stacks::{Folding, Profile, Selection};
 
 /// What everybody needs to know about a format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,8 +15,33 @@ pub struct Info {
     pub summary: &'static str,
     /// Of its files, without the dot.
     pub extension: &'static str,
+    /// What a file of it is about.
+    pub holds: Holds,
     /// What of a trace the format has no place for.
     pub cannot_carry: &'static str,
+}
+
+/// What files of a format are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holds {
+    /// Stacks with the time that they stand for.
+    Stacks,
+    /// What happened when.
+    Timeline,
+}
+
+/// Why a recording has nothing that a format can hold; `None` if it has something.
+pub fn nothing_to_export(trace: &Trace, holds: Holds) -> Option<&'static str> {
+    let is_empty = match holds {
+        Holds::Stacks => Profile::derive(trace, &Selection::all(), &Folding::none()).all.ns == 0,
+        Holds::Timeline => trace.wall().0 == 0 && trace.marks.is_empty() && trace.samples.is_empty(),
+    };
+    is_empty.then_some(match trace.allocations.is_empty() {
+        true => "the recording has no time to export",
+        false => {
+            "the recording has no time to export, only allocations: `holdup report NAME allocs` shows them"
+        }
+    })
 }
 
 /// Which time a flame graph shows.

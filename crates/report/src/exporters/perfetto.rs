@@ -10,7 +10,7 @@ use holdup_events::{CpuId, ThreadId, Timestamp, Trace, WaitReason};
 use holdup_findings::Analysis;
 use prost::Message;
 
-use super::{Exporter, Info, Options};
+use super::{Exporter, Holds, Info, Options};
 use crate::text::clean;
 
 pub(super) struct Format;
@@ -135,6 +135,7 @@ impl Exporter for Format {
             name: "perfetto",
             summary: "Scheduling for ui.perfetto.dev: who ran where, and who woke whom",
             extension: "perfetto-trace",
+            holds: Holds::Timeline,
             cannot_carry: "wait reasons and objects, stacks, samples, the ledger and findings",
         }
     }

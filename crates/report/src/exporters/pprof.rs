@@ -10,7 +10,7 @@ use holdup_findings::Analysis;
 use holdup_findings::derive::stacks::{Folding, PlaceId, Profile, StackUse};
 use prost::Message;
 
-use super::{Exporter, Info, Options};
+use super::{Exporter, Holds, Info, Options};
 use crate::text::clean;
 
 pub(super) struct Format;
@@ -113,6 +113,7 @@ impl Exporter for Format {
             name: "pprof",
             summary: "Stacks with CPU and waiting time for pprof: `go tool pprof -http : FILE`",
             extension: "pb.gz",
+            holds: Holds::Stacks,
             cannot_carry: "when it happened, CPUs, wakeups, findings, errors of sampled figures",
         }
     }

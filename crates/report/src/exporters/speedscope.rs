@@ -8,7 +8,7 @@ use holdup_findings::Analysis;
 use holdup_findings::derive::stacks::{Folding, Profile, StackUse};
 use serde_json::{Value, json};
 
-use super::{Exporter, Info, Options};
+use super::{Exporter, Holds, Info, Options};
 use crate::text::clean;
 
 pub(super) struct Format;
@@ -21,6 +21,7 @@ impl Exporter for Format {
             name: "speedscope",
             summary: "Stacks of each thread in time, for speedscope.app: on-CPU and by wait class",
             extension: "speedscope.json",
+            holds: Holds::Stacks,
             cannot_carry: "when it happened, CPUs, wakeups, findings, errors of sampled figures",
         }
     }

@@ -21,9 +21,21 @@ pub(super) struct Edge {
     pub kind: SpanKind,
 }
 
-/// Where an asynchronous span belongs, and what tells it from others.
+/// Where an asynchronous span belongs: process and category.
 type Group = (Key, String);
-type Identity = (Group, String, Key);
+/// Spans of one group and id nest.
+type Identity = (Group, Key);
+
+/// A begin or an end of an asynchronous span.
+#[derive(Clone, Copy, Debug)]
+struct AsyncEdge {
+    at: u64,
+    begins: bool,
+    name: u32,
+}
+
+/// An asynchronous span; without an end it lasts as long as the file.
+type AsyncSpan = (u64, Option<u64>, u32);
 
 /// All of them.
 #[derive(Default)]
@@ -31,9 +43,7 @@ pub(super) struct Edges {
     edges: Vec<(Edge, u32)>,
     names: Vec<String>,
     ids: HashMap<String, u32>,
-    open: HashMap<Identity, Vec<u64>>,
-    /// Start, end, name.
-    done: BTreeMap<Group, Vec<(u64, u64, u32)>>,
+    asynchronous: BTreeMap<Identity, Vec<AsyncEdge>>,
     unmatched: u64,
 }
 
@@ -54,22 +64,22 @@ impl Edges {
         id
     }
 
-    /// A begin or an end that belongs to no thread.
-    pub fn asynchronous(&mut self, entry: &Entry, begins: bool) {
-        let Some(at) = entry.ts.0 else { return };
+    /// A begin or an end that belongs to no thread. Writers put out their buffers thread by thread, so an end may come before its begin.
+    pub fn asynchronous(&mut self, entry: &Entry, at: u64, begins: bool) {
         let group = (entry.pid.clone(), entry.cat.to_string());
-        let identity = (group, entry.name.to_string(), entry.id.clone());
-        if begins {
-            self.open.entry(identity).or_default().push(at);
-            return;
+        let name = self.name(&entry.name);
+        let edges = self.asynchronous.entry((group, entry.id.clone())).or_default();
+        edges.push(AsyncEdge { at, begins, name });
+    }
+
+    /// The asynchronous spans of each group.
+    fn matched(&mut self) -> BTreeMap<Group, Vec<AsyncSpan>> {
+        let unnamed = self.ids.get("").copied();
+        let mut done: BTreeMap<Group, Vec<AsyncSpan>> = BTreeMap::new();
+        for ((group, _), edges) in std::mem::take(&mut self.asynchronous) {
+            self.unmatched += match_edges(edges, unnamed, done.entry(group).or_default());
         }
-        match self.open.get_mut(&identity).and_then(Vec::pop) {
-            Some(start) => {
-                let name = self.name(&identity.1);
-                self.done.entry(identity.0).or_default().push((start, at.max(start), name));
-            }
-            None => self.unmatched += 1,
-        }
+        done
     }
 
     /// Tells them as spans.
@@ -95,10 +105,11 @@ impl Edges {
             }
         }
         self.leave_open(&mut open, telling);
+        let asynchronous = self.matched();
         for _ in 0..self.unmatched {
             telling.lose("end-without-begin");
         }
-        self.lay_out(people, telling);
+        self.lay_out(asynchronous, people, telling);
     }
 
     /// Spans that never end last as long as the file.
@@ -110,8 +121,8 @@ impl Edges {
     }
 
     /// Puts spans that overlap on lanes beside each other.
-    fn lay_out(&mut self, people: &mut People, telling: &mut Telling) {
-        for ((pid, category), mut spans) in std::mem::take(&mut self.done) {
+    fn lay_out(&self, spans: BTreeMap<Group, Vec<AsyncSpan>>, people: &mut People, telling: &mut Telling) {
+        for ((pid, category), mut spans) in spans {
             spans.sort();
             let mut lanes: Vec<(u64, Who)> = Vec::new();
             for (start, end, name) in spans {
@@ -127,10 +138,46 @@ impl Edges {
                     }
                 };
                 let Some((until, who)) = lanes.get_mut(place) else { continue };
-                *until = end.max(*until);
+                *until = end.unwrap_or(u64::MAX).max(*until);
                 let name = self.names.get(name as usize).map_or("", String::as_str);
-                telling.span(*who, (start, end), SpanKind::User, name);
+                match end {
+                    Some(end) => telling.span(*who, (start, end), SpanKind::User, name),
+                    None => telling.begin(*who, start, SpanKind::User, name),
+                }
             }
         }
     }
+}
+
+/// Puts the begins and ends of one id together, in the order of time: an end without a name ends the innermost span. Returns how many
+/// ends have no begin.
+fn match_edges(mut edges: Vec<AsyncEdge>, unnamed: Option<u32>, done: &mut Vec<AsyncSpan>) -> u64 {
+    // At one moment, what is open ends before anything begins.
+    edges.sort_by_key(|edge| (edge.at, edge.begins));
+    let (mut open, mut early): (Vec<AsyncEdge>, Vec<AsyncEdge>) = (Vec::new(), Vec::new());
+    let mut unmatched = 0;
+    for edge in edges {
+        let is_same = |other: &AsyncEdge| {
+            other.name == edge.name
+                || unnamed.is_some() && (Some(edge.name) == unnamed || Some(other.name) == unnamed)
+        };
+        if !edge.begins {
+            match open.iter().rposition(is_same).map(|place| open.remove(place)) {
+                Some(begun) => done.push((begun.at, Some(edge.at), begun.name)),
+                None => early.push(edge),
+            }
+            continue;
+        }
+        // A span without length: its end was sorted before its begin.
+        match early.iter().position(|end| end.at == edge.at && is_same(end)).map(|place| early.remove(place))
+        {
+            Some(_) => done.push((edge.at, Some(edge.at), edge.name)),
+            None => open.push(edge),
+        }
+        let before = early.len();
+        early.retain(|end| end.at == edge.at);
+        unmatched += (before - early.len()) as u64;
+    }
+    done.extend(open.into_iter().map(|begun| (begun.at, None, begun.name)));
+    unmatched + early.len() as u64
 }

@@ -20,6 +20,10 @@ pub(super) struct Capability {
     collecting: Option<u64>,
     /// The part of the collection that it is in, and since when.
     phase: Option<(u64, SpanKind, &'static str)>,
+    /// The generation of the collection that it takes part in, if the statistics came before the end.
+    generation: Option<u16>,
+    /// The file says when it runs Haskell threads: else its states are not known.
+    has_states: bool,
     /// A collection that it has left, of which is still to be told which generation it was.
     left: Option<Left>,
     /// Bytes in all that it has told to have allocated.
@@ -59,6 +63,12 @@ impl Capability {
     /// One that has nothing to do yet.
     pub fn new(who: Who, number: u16, at: u64, telling: &mut Telling) -> Capability {
         telling.found(who, at, Found::Waits(WaitReason::Park));
+        Capability { has_states: true, ..Capability::without_states(who, number, at, telling) }
+    }
+
+    /// One of a file without scheduler events.
+    pub fn without_states(who: Who, number: u16, at: u64, telling: &mut Telling) -> Capability {
+        telling.found(who, at, Found::Unknown);
         Capability {
             who,
             cpu: CpuId(number),
@@ -67,6 +77,8 @@ impl Capability {
             asked: None,
             collecting: None,
             phase: None,
+            generation: None,
+            has_states: false,
             left: None,
             allocated: 0,
             sparks: std::collections::BTreeMap::new(),
@@ -77,6 +89,7 @@ impl Capability {
     fn settle(&mut self, at: u64, telling: &mut Telling) {
         let busy = self.thread.is_some() || self.asked.is_some() || self.collecting.is_some();
         match (self.busy, busy) {
+            _ if !self.has_states => {}
             (false, true) => {
                 telling.woken(self.who, at, (None, self.cpu));
                 telling.on(self.who, at, self.cpu);
@@ -119,6 +132,7 @@ impl Capability {
     /// It has come to the collection.
     pub fn collects(&mut self, at: u64, telling: &mut Telling) {
         self.tell_left(None, telling);
+        self.generation = None;
         self.collecting.get_or_insert(at);
         self.settle(at, telling);
     }
@@ -148,8 +162,20 @@ impl Capability {
             telling.span(self.who, (asked, since), SpanKind::GcWait, "gc request");
         }
         self.left = Some(Left { since, at, leads: asked.is_some() });
+        if let Some(generation) = self.generation.take() {
+            self.tell_left(Some(generation), telling);
+        }
         self.settle(at, telling);
         asked.is_some()
+    }
+
+    /// The statistics of a collection. The runtime writes them before the end, with a later time: a coarse clock has both at one moment.
+    pub fn has_statistics(&mut self, generation: Option<u16>, telling: &mut Telling) {
+        match self.left {
+            Some(_) => self.tell_left(generation, telling),
+            None if self.collecting.is_some() => self.generation = generation,
+            None => {}
+        }
     }
 
     /// Tells the collection that it has left, with the generation if it was the one that collected it: the last one of a

@@ -118,6 +118,11 @@ impl HeapProfile {
         *sum = sum.saturating_add(bytes);
     }
 
+    /// There is no census.
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
     /// Tells how much lived at each census, in all and of what lived most.
     pub fn count(&self, who: Who, telling: &mut Telling) {
         let mut most: BTreeMap<&Site, u64> = BTreeMap::new();

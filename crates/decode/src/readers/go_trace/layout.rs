@@ -69,18 +69,25 @@ pub(super) struct Layout<'a> {
     pub cut: bool,
 }
 
-/// The number behind `1.` of a trace of this format.
+/// The number behind `1.` of a trace, of this format or of the one before.
 pub(super) fn version(bytes: &[u8]) -> Option<u32> {
     let head = bytes.get(..MAGIC)?.strip_prefix(b"go 1.")?;
-    let (number, rest) = head.split_at_checked(2)?;
-    let version: u32 = std::str::from_utf8(number).ok()?.parse().ok()?;
-    (rest.starts_with(b" trace") && version >= VERSION_MIN).then_some(version)
+    let digits = head.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (number, rest) = head.split_at_checked(digits)?;
+    let version = std::str::from_utf8(number).ok()?.parse().ok()?;
+    rest.starts_with(b" trace").then_some(version)
 }
 
 impl<'a> Layout<'a> {
     /// Finds the batches.
     pub fn of(bytes: &'a [u8]) -> Result<Layout<'a>, ReadError> {
         let version = version(bytes).ok_or(ReadError::Broken { what: "its first bytes", offset: 0 })?;
+        if version < VERSION_MIN {
+            return Err(ReadError::Unsupported {
+                what: format!("an execution trace of Go 1.{version}"),
+                remedy: "from 1.22 on they are read",
+            });
+        }
         let mut layout = Layout {
             version,
             batches: Vec::new(),

@@ -1,5 +1,8 @@
 //! One line: what is in brackets in front of it, and its text.
 
+/// Levels of unified logging.
+const LEVELS: [&str; 5] = ["error", "warning", "info", "debug", "trace"];
+
 /// A line of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Line<'a> {
@@ -7,6 +10,8 @@ pub(super) struct Line<'a> {
     pub at: u64,
     /// Who wrote it, if it tells.
     pub tid: u32,
+    /// It has a level (`info`), as every line of the VM's log has by default.
+    pub has_level: bool,
     pub text: &'a str,
 }
 
@@ -14,10 +19,11 @@ impl Line<'_> {
     /// `[decoration][decoration]… text`; none without a time.
     pub fn parse(line: &str) -> Option<Line<'_>> {
         let mut rest = line;
-        let (mut best, mut tid): (Option<(u8, u64)>, u32) = (None, 0);
+        let (mut best, mut tid, mut has_level): (Option<(u8, u64)>, u32, bool) = (None, 0, false);
         while let Some((inside, behind)) = rest.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
             rest = behind;
             let inside = inside.trim();
+            has_level |= LEVELS.contains(&inside);
             if let Some(time) = time(inside) {
                 // Of two of one kind, the first: time of day and uptime.
                 best = Some(best.map_or(time, |best| if time.0 < best.0 { time } else { best }));
@@ -26,7 +32,7 @@ impl Line<'_> {
                 tid = number;
             }
         }
-        Some(Line { at: best?.1, tid, text: rest.strip_prefix(' ').unwrap_or(rest).trim_end() })
+        Some(Line { at: best?.1, tid, has_level, text: rest.strip_prefix(' ').unwrap_or(rest).trim_end() })
     }
 }
 
@@ -39,9 +45,22 @@ fn time(text: &str) -> Option<(u8, u64)> {
         return Some((2, ms.parse::<u64>().ok()?.checked_mul(1_000_000)?));
     }
     if let Some(seconds) = text.strip_suffix('s') {
-        return Some((1, nanoseconds(seconds.parse().ok()?, 1e9)?));
+        return Some((1, nanoseconds(decimal(seconds)?, 1e9)?));
     }
     Some((3, time_of_day(text)?))
+}
+
+/// A number as the VM's locale writes it: with a point, a comma or the Arabic separator.
+pub(super) fn decimal(text: &str) -> Option<f64> {
+    let is_number = text.starts_with(|first: char| first.is_ascii_digit());
+    text.replacen([',', '٫'], ".", 1).parse().ok().filter(|_| is_number)
+}
+
+/// A length of time with its unit: `139.931ms`, `0.031s`, `0.5 seconds`.
+pub(super) fn length(text: &str) -> Option<u64> {
+    let units = [(" seconds", 1e9), ("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)];
+    let (number, unit_ns) = units.iter().find_map(|(unit, ns)| Some((text.strip_suffix(unit)?, *ns)))?;
+    nanoseconds(decimal(number.trim_end())?, unit_ns)
 }
 
 /// A number of units as nanoseconds.
@@ -57,7 +76,7 @@ fn time_of_day(text: &str) -> Option<u64> {
     let mut parts = time.get(..12)?.splitn(3, ':');
     let hours: u64 = parts.next()?.parse().ok()?;
     let minutes: u64 = parts.next()?.parse().ok()?;
-    let seconds: f64 = parts.next()?.replace(',', ".").parse().ok()?;
+    let seconds = decimal(parts.next()?)?;
     let whole = day.min(31) * 86_400 + hours.min(24) * 3_600 + minutes.min(60) * 60;
     Some(whole * 1_000_000_000 + nanoseconds(seconds, 1e9)?)
 }

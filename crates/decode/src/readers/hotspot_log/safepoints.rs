@@ -5,14 +5,19 @@ use std::collections::BTreeMap;
 use holdup_events::Event;
 use holdup_events::tables::SpanKind;
 
-use super::line::{Line, nanoseconds};
+use super::collections::{Whole, collection, heap, whole};
+use super::line::{Line, length};
+use super::stalls::{Stalls, stall};
 use crate::readers::ReadError;
-use crate::telling::{APART_NS, Person, Telling, Who, Whole};
+use crate::telling::{self, APART_NS, Person, Telling, Who};
 
 /// Who tells.
-const RUNTIME: &str = "hotspot";
+pub(super) const RUNTIME: &str = "hotspot";
 /// What a thread is in from when it has stopped until all go on.
 const STOPPED: &str = "stopped at safepoint";
+/// What JDK 9 to 12 write of a safepoint, when it is over and when it begins.
+const STOPPED_FOR: &str = "Total time for which application threads were stopped: ";
+const ENTERING: &str = "Entering safepoint region: ";
 /// Collections that wait for the line of their safepoint; behind more there is none.
 const PAUSES_MAX: usize = 256;
 
@@ -39,11 +44,21 @@ pub(super) struct Safepoints {
     free: u64,
     /// Bytes in use behind the last collection.
     after: Option<u64>,
+    /// What the safepoint is for that was entered.
+    entered: String,
+    /// When collections of the whole heap were announced, by their numbers.
+    announced: BTreeMap<u64, u64>,
+    stalls: Stalls,
+    unmeasured: u64,
 }
 
 /// Whether a line is one that is read.
 pub(super) fn is_known(text: &str) -> bool {
-    text.starts_with("Safepoint \"") || collection(text).is_some()
+    text.starts_with("Safepoint \"")
+        || text.starts_with(STOPPED_FOR)
+        || collection(text).is_some()
+        || whole(text).is_some_and(|whole| whole.ends)
+        || stall(text).is_some()
 }
 
 impl Safepoints {
@@ -56,8 +71,17 @@ impl Safepoints {
             self.waited_for.insert(thread, line.at);
         } else if let Some(safepoint) = Safepoint::parse(line.text) {
             self.safepoint(line, &safepoint);
+        } else if let Some(operation) = line.text.strip_prefix(ENTERING) {
+            operation.clone_into(&mut self.entered);
+        } else if let Some((total_ns, reaching_ns)) = stopped_for(line.text) {
+            let operation = std::mem::take(&mut self.entered);
+            self.safepoint(line, &Safepoint { operation: &operation, reaching_ns, total_ns });
         } else if let Some((name, length_ns)) = collection(line.text) {
             self.collection(line, name, length_ns);
+        } else if let Some(whole) = whole(line.text) {
+            self.whole(line, &whole);
+        } else if let Some(stall) = stall(line.text) {
+            self.stalls.take(line, &stall);
         }
     }
 
@@ -67,8 +91,17 @@ impl Safepoints {
     }
 
     /// Tells all.
-    pub fn finish(mut self, source: &'static str, sink: &mut dyn FnMut(Event)) -> Result<Whole, ReadError> {
+    pub fn finish(
+        mut self,
+        source: &'static str,
+        sink: &mut dyn FnMut(Event),
+    ) -> Result<telling::Whole, ReadError> {
         self.alone();
+        let stalls = std::mem::take(&mut self.stalls);
+        if let Some(vm) = self.vm(0).filter(|_| !stalls.is_empty()) {
+            let pid = self.telling.known(vm).map_or(0, |person| person.pid);
+            stalls.tell(&self.threads, pid, &mut self.telling);
+        }
         self.telling.finish(source, sink)
     }
 
@@ -133,12 +166,7 @@ impl Safepoints {
     fn collection(&mut self, line: &Line, name: &str, length_ns: u64) {
         let Some(vm) = self.vm(line.tid) else { return };
         let start = line.at.saturating_sub(length_ns);
-        if let Some((before, after, size)) = heap(line.text) {
-            if let Some(left) = self.after.replace(after) {
-                self.telling.counter(vm, line.at, "allocated_bytes", before.saturating_sub(left));
-            }
-            self.telling.counter(vm, line.at, "heap_bytes", size);
-        }
+        self.memory(line, vm);
         if name.starts_with("Pause") {
             if self.pauses.len() >= PAUSES_MAX {
                 self.alone();
@@ -146,15 +174,60 @@ impl Safepoints {
             self.pauses.push(Pause { start, end: line.at, name: name.to_owned() });
             return;
         }
+        if let Some(who) = self.collector(vm) {
+            self.telling.span(who, (start, line.at), SpanKind::GcBeside, name);
+        }
+    }
+
+    /// What was in use around a collection.
+    fn memory(&mut self, line: &Line, vm: Who) {
+        let Some(heap) = heap(line.text) else { return };
+        if let Some(left) = self.after.replace(heap.after) {
+            self.telling.counter(vm, line.at, "allocated_bytes", heap.before.saturating_sub(left));
+        }
+        self.telling.counter(vm, line.at, "used_bytes", heap.after);
+        if let Some(size) = heap.size {
+            self.telling.counter(vm, line.at, "heap_bytes", size);
+        }
+    }
+
+    /// The collector that works while the program runs.
+    fn collector(&mut self, vm: Who) -> Option<Who> {
         if self.beside.is_none() {
             let pid = self.telling.known(vm).map_or(0, |person| person.pid);
             let (name, runtime) = ("concurrent collector".to_owned(), RUNTIME.to_owned());
             let person = Person { pid, lane: 1, name, runtime, outside: true, ..Person::default() };
             self.beside = self.telling.person(person);
         }
-        if let Some(who) = self.beside {
-            self.telling.span(who, (start, line.at), SpanKind::GcBeside, name);
+        self.beside
+    }
+
+    /// A collection without a length: from its announcement on, or a mark where the log does not have that.
+    fn whole(&mut self, line: &Line, whole: &Whole) {
+        if !whole.ends {
+            if self.announced.len() < PAUSES_MAX {
+                self.announced.insert(whole.number, line.at);
+            }
+            return;
         }
+        let Some(vm) = self.vm(line.tid) else { return };
+        self.memory(line, vm);
+        match self.announced.remove(&whole.number).filter(|start| *start <= line.at) {
+            Some(start) => {
+                if let Some(who) = self.collector(vm) {
+                    self.telling.span(who, (start, line.at), SpanKind::GcBeside, whole.name);
+                }
+            }
+            None => {
+                self.unmeasured += 1;
+                self.telling.mark(vm, line.at, whole.name, (0, whole.about));
+            }
+        }
+    }
+
+    /// Collections whose length the log does not have.
+    pub fn unmeasured(&self) -> u64 {
+        self.unmeasured
     }
 
     /// Pauses of a log without safepoints.
@@ -190,59 +263,19 @@ impl Safepoint<'_> {
     }
 }
 
+/// `Total time for which application threads were stopped: 0.0003 seconds, Stopping threads took: 0.0001 seconds`: total and
+/// reaching (ns).
+fn stopped_for(text: &str) -> Option<(u64, u64)> {
+    let (total, reaching) = text.strip_prefix(STOPPED_FOR)?.split_once(", Stopping threads took: ")?;
+    Some((length(total)?, length(reaching)?))
+}
+
 /// `Thread: 0x00007f5e60125cd0  [0x1293] State: _running …`: the number of a thread that has not stopped yet.
 fn waited_for(text: &str) -> Option<u32> {
     let (_, rest) = text.strip_prefix("Thread: 0x")?.split_once('[')?;
     let (number, state) = rest.split_once(']')?;
     let number = u32::from_str_radix(number.strip_prefix("0x")?, 16).ok()?;
     state.trim_start().starts_with("State: _running").then_some(number)
-}
-
-/// `GC(3) Pause Young (Normal) (G1 Evacuation Pause) 27M->5M(64M) 139.931ms`: the name without cause and sizes, and the
-/// length. Lines that only announce have none.
-fn collection(text: &str) -> Option<(&str, u64)> {
-    let (number, rest) = text.strip_prefix("GC(")?.split_once(") ")?;
-    number.parse::<u64>().ok()?;
-    // The generations of generational ZGC.
-    let rest = ["Y: ", "y: ", "O: "].iter().find_map(|prefix| rest.strip_prefix(prefix)).unwrap_or(rest);
-    // ZGC's whole collections, which are told in seconds.
-    let whole = rest.starts_with("Major Collection ") || rest.starts_with("Minor Collection ");
-    if !rest.starts_with("Pause ") && !rest.starts_with("Concurrent ") && !whole {
-        return None;
-    }
-    let (rest, length) = rest.rsplit_once(' ')?;
-    let length_ns = match length.strip_suffix("ms") {
-        Some(ms) => nanoseconds(ms.parse().ok()?, 1e6)?,
-        None => nanoseconds(length.strip_suffix('s')?.parse().ok()?, 1e9)?,
-    };
-    // A second pair of brackets is the cause; words with figures are sizes.
-    let name = rest.split(" (").next().map_or(rest, |first| match rest.strip_prefix("Pause Young (") {
-        Some(kind) => kind.find(')').and_then(|end| rest.get(..14 + end)).unwrap_or(first),
-        None => first,
-    });
-    let name_end = name.find(|letter: char| letter.is_ascii_digit()).unwrap_or(name.len());
-    Some((name.get(..name_end)?.trim_end(), length_ns))
-}
-
-/// `27M->5M(64M)`: bytes in use before and behind, and the heap's size.
-fn heap(text: &str) -> Option<(u64, u64, u64)> {
-    let word = text.split(' ').find(|word| word.contains("->") && word.ends_with(')'))?;
-    let (before, rest) = word.split_once("->")?;
-    let (after, size) = rest.trim_end_matches(')').split_once('(')?;
-    Some((bytes(before)?, bytes(after)?, bytes(size)?))
-}
-
-fn bytes(text: &str) -> Option<u64> {
-    let unit = text.find(|letter: char| !letter.is_ascii_digit())?;
-    let (number, unit) = text.split_at_checked(unit)?;
-    let shift = match unit {
-        "B" => 0,
-        "K" => 10,
-        "M" => 20,
-        "G" => 30,
-        _ => return None,
-    };
-    number.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
 #[cfg(test)]

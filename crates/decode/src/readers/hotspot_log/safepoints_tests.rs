@@ -1,5 +1,6 @@
 //! Single lines, of several versions of the JDK.
 
+use super::super::collections::Heap;
 use super::*;
 
 #[test]
@@ -25,7 +26,34 @@ fn collections_have_name_and_length() {
     {
         assert_eq!(of(other), None, "{other}");
     }
-    assert_eq!(heap("GC(3) Pause Young 27M->5M(64M) 1.0ms"), Some((27 << 20, 5 << 20, 64 << 20)));
+    let (before, after) = (27 << 20, 5 << 20);
+    assert_eq!(
+        heap("GC(3) Pause Young 27M->5M(64M) 1.0ms"),
+        Some(Heap { before, after, size: Some(64 << 20) })
+    );
+    assert_eq!(
+        heap("GC(3) Garbage Collection (x) 27M(62%)->5M(9%)"),
+        Some(Heap { before, after, size: None })
+    );
+    // As other locales write it.
+    assert_eq!(of("GC(3) Pause Remark 13M->13M(64M) 2,5ms"), Some(("Pause Remark", 2_500_000)));
+}
+
+#[test]
+fn whole_collections_of_zgc_may_have_no_length() {
+    let of = |text: &'static str| whole(text).map(|whole| (whole.number, whole.name, whole.ends));
+    assert_eq!(of("GC(7) Garbage Collection (Warmup)"), Some((7, "Garbage Collection", false)));
+    let ends = "GC(7) Garbage Collection (Allocation Stall) 40M(62%)->6M(9%)";
+    assert_eq!(of(ends), Some((7, "Garbage Collection", true)));
+    assert_eq!(of("GC(0) Major Collection (Warmup) 14M(11%)->12M(9%) 0.031s"), None, "it has one");
+    assert_eq!(of("GC(0) Concurrent Mark"), None);
+}
+
+#[test]
+fn safepoints_of_jdk_11_have_their_own_line() {
+    let text = "Total time for which application threads were stopped: 0.0012340 seconds, Stopping threads took: 0,0000410 seconds";
+    assert_eq!(stopped_for(text), Some((1_234_000, 41_000)));
+    assert!(is_known(text) && !is_known("Application time: 0.1 seconds"));
 }
 
 #[test]

@@ -20,8 +20,15 @@ const CHECKPOINT: u64 = 1;
 /// Elements of the metadata lie within each other no deeper.
 const DEPTH_MAX: u32 = 16;
 /// Classes whose constants are kept.
-const KEPT: &[&str] =
-    &["jdk.types.StackTrace", "jdk.types.Method", "jdk.types.Symbol", "java.lang.Class", "java.lang.Thread"];
+const KEPT: &[&str] = &[
+    "jdk.types.StackTrace",
+    "jdk.types.Method",
+    "jdk.types.Symbol",
+    "java.lang.Class",
+    "java.lang.Thread",
+    "java.lang.String",
+    "jdk.types.ThreadState",
+];
 
 /// Constants by class and number.
 pub(super) type Constants = HashMap<(u64, u64), Vec<Value>>;
@@ -96,6 +103,18 @@ impl<'a> Chunk<'a> {
             .saturating_add(u64::try_from(since / u128::from(self.ticks_per_second)).unwrap_or(u64::MAX))
     }
 
+    /// A text that is written in place or in the pool of texts.
+    pub fn text<'b>(&'b self, value: &'b Value) -> Option<&'b str> {
+        match value {
+            Value::Text(text) => Some(text),
+            Value::Constant(class, number) => match self.constants.get(&(*class, *number))?.first()? {
+                Value::Text(text) => Some(text),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
     /// Each event that is none of the two kinds above: its kind, and what is behind that. How many could not be told apart:
     /// with the first of them the chunk ends.
     pub fn events(&self, mut take: impl FnMut(u64, Bytes<'a>)) -> u64 {
@@ -166,7 +185,7 @@ impl<'a> Chunk<'a> {
             let class = self.classes.get(&number)?;
             for _ in 0..count {
                 let constant = values::number(bytes)?;
-                let fields = values::fields(&self.classes, class, bytes)?;
+                let fields = values::constant(&self.classes, (number, class), bytes)?;
                 if kept.contains(&number) {
                     self.constants.entry((number, constant)).or_insert(fields);
                 }

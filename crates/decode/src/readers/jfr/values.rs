@@ -100,6 +100,27 @@ pub(super) fn fields(classes: &Classes, class: &Class, bytes: &mut Bytes<'_>) ->
     all_fields(classes, class, bytes, 0)
 }
 
+/// A constant of a class: its fields. One of a class without fields is a single value, such as a text, or takes no bytes.
+pub(super) fn constant(
+    classes: &Classes,
+    (number, class): (u64, &Class),
+    bytes: &mut Bytes<'_>,
+) -> Option<Vec<Value>> {
+    if !class.fields.is_empty() {
+        return fields(classes, class, bytes);
+    }
+    if !is_simple(&class.name) {
+        return Some(Vec::new());
+    }
+    value(classes, &Field { class: number, ..Field::default() }, bytes, 0).map(|value| vec![value])
+}
+
+/// Whether values of this class are written as they are, not by their fields.
+fn is_simple(name: &str) -> bool {
+    let simple = ["boolean", "byte", "char", "short", "int", "long", "float", "double", "java.lang.String"];
+    simple.contains(&name)
+}
+
 fn all_fields(classes: &Classes, class: &Class, bytes: &mut Bytes<'_>, depth: u32) -> Option<Vec<Value>> {
     class.fields.iter().map(|field| one_field(classes, field, bytes, depth)).collect()
 }
@@ -161,6 +182,16 @@ mod tests {
         assert_eq!(of(&[3, 9, b'a']), None, "cut");
         assert_eq!(of(&[4, 9, b'a']), None, "more than there is");
         assert_eq!(of(&[9]), None);
+    }
+
+    #[test]
+    fn constants_may_be_texts() {
+        let text = Class { name: "java.lang.String".into(), ..Class::default() };
+        let classes = Classes::from([(3, text), (4, Class::default())]);
+        let mut bytes = Bytes(&[3, 2, b'a', b'b', 9]);
+        let of = |number: u64, bytes: &mut Bytes<'_>| constant(&classes, (number, &classes[&number]), bytes);
+        assert_eq!(of(3, &mut bytes), Some(vec![Value::Text("ab".into())]));
+        assert_eq!((of(4, &mut bytes), bytes.0), (Some(Vec::new()), &[9][..]));
     }
 
     #[test]

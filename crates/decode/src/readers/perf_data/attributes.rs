@@ -118,6 +118,10 @@ impl Attribute {
             _ => Clock::Frequency(self.period_or_hz),
         };
         match (self.kind, self.config & EVENT) {
+            // A sample without a period has that of the event; an event of a frequency has none.
+            (SOFTWARE, 0 | 1) if by_frequency != Clock::None && self.sample_type & has::PERIOD == 0 => {
+                Some(by_frequency)
+            }
             (SOFTWARE, 0 | 1) => Some(Clock::Nanoseconds),
             (HARDWARE, 0 | 9) => Some(by_frequency),
             _ => None,
@@ -136,8 +140,8 @@ impl Attribute {
     }
 }
 
-/// The events of the file. One is the source of samples: the first that is a clock or cycles, else the first
-/// that shows places; with it, the same event on other kinds of core.
+/// The events of the file. Which of them are the source of samples is chosen when it is known which have some: see
+/// [`choose_samples`].
 pub(super) fn parse(layout: &Layout<'_>) -> Result<Vec<Attribute>, ReadError> {
     let tracepoints = Tracepoints::parse(layout);
     let offset = layout.attributes.offset;
@@ -159,19 +163,28 @@ pub(super) fn parse(layout: &Layout<'_>) -> Result<Vec<Attribute>, ReadError> {
         }
         attributes.push(attribute);
     }
-    choose_samples(&mut attributes);
     if attributes.is_empty() {
         return Err(broken("it describes no event"));
     }
     Ok(attributes)
 }
 
-fn choose_samples(attributes: &mut [Attribute]) {
-    let main = attributes
-        .iter()
-        .position(|attribute| attribute.clock().is_some())
-        .or_else(|| attributes.iter().position(Attribute::shows_places));
-    let Some(main) = main.and_then(|main| attributes.get_mut(main)) else { return };
+/// Chooses the events that samples are read of. `sampled`: of which there is one, by their places.
+pub(super) fn choose_samples(attributes: &mut [Attribute], sampled: &BTreeSet<usize>) {
+    let usefulness = |attribute: &Attribute| match attribute.clock() {
+        Some(Clock::Nanoseconds) => 4,
+        Some(Clock::Frequency(_)) => 3,
+        Some(Clock::None) => 2,
+        None => u8::from(attribute.shows_places()),
+    };
+    let rank = |(place, attribute): (usize, &Attribute)| {
+        // Of two that are equally useful, the first.
+        let rank = (sampled.contains(&place), usefulness(attribute), std::cmp::Reverse(place));
+        (usefulness(attribute) > 0).then_some(rank)
+    };
+    let main = attributes.iter().enumerate().filter_map(rank).max();
+    let Some((_, _, std::cmp::Reverse(main))) = main else { return };
+    let Some(main) = attributes.get_mut(main) else { return };
     let used = |attribute: &Attribute| Use::Samples(attribute.clock().unwrap_or(Clock::None));
     main.use_ = used(main);
     let (event, Some(kind)) = (main.config & EVENT, main.core_kind()) else { return };

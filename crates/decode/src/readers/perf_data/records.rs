@@ -1,7 +1,7 @@
 //! The records of a file, in the order of time, as [`Record`]s.
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use holdup_events::event::{Outcome, RawMapping, Sample, TID_UNKNOWN, WakeContext, Waking};
 use holdup_events::{CpuId, Timestamp};
@@ -106,7 +106,8 @@ impl<'a> File<'a> {
             user_stacks: Cell::new(0),
             user_stacks_whole: Cell::new(0),
         };
-        file.find_records()?;
+        let sampled = file.find_records()?;
+        attributes::choose_samples(&mut file.attributes, &sampled);
         Ok(file)
     }
 
@@ -130,7 +131,9 @@ impl<'a> File<'a> {
         Timestamp(self.index.last().map_or(0, |(time, _)| *time))
     }
 
-    fn find_records(&mut self) -> Result<(), ReadError> {
+    /// Makes the index. Returns the events that have samples, by their places.
+    fn find_records(&mut self) -> Result<BTreeSet<usize>, ReadError> {
+        let mut sampled = BTreeSet::new();
         let mut offset = self.layout.records.offset;
         let end = offset.saturating_add(self.layout.records.length);
         while offset < end {
@@ -153,12 +156,17 @@ impl<'a> File<'a> {
                 // Its data follow it.
                 number::AUXTRACE => length = length.saturating_add(Bytes(raw.body).u64().unwrap_or(0)),
                 number::USER.. => {}
-                _ => self.index.push((self.time(raw), offset)),
+                _ => {
+                    if raw.kind == number::SAMPLE {
+                        sampled.extend(self.attribute_place(raw));
+                    }
+                    self.index.push((self.time(raw), offset));
+                }
             }
             offset = offset.saturating_add(length);
         }
         self.index.sort();
-        Ok(())
+        Ok(sampled)
     }
 
     fn raw(&self, offset: u64) -> Option<Raw<'a>> {
@@ -177,9 +185,13 @@ impl<'a> File<'a> {
 
     /// The event that a record is of.
     fn attribute(&self, raw: Raw<'_>) -> Option<&Attribute> {
+        self.attributes.get(self.attribute_place(raw)?)
+    }
+
+    fn attribute_place(&self, raw: Raw<'_>) -> Option<usize> {
         let first = self.attributes.first()?;
         if self.attributes.len() == 1 {
-            return Some(first);
+            return Some(0);
         }
         // With more than one, perf asks for the same place of the id in all of them.
         let id = if raw.kind == number::SAMPLE {
@@ -187,12 +199,12 @@ impl<'a> File<'a> {
             Bytes(raw.body.get(place..)?).u64()?
         } else {
             if !first.sample_id_all() {
-                return Some(first);
+                return Some(0);
             }
             let behind = trailer_id(first.sample_type)?;
             Bytes(raw.body.get(raw.body.len().checked_sub(behind)?..)?).u64()?
         };
-        self.attributes.get(*self.by_id.get(&id).unwrap_or(&0))
+        Some(*self.by_id.get(&id).unwrap_or(&0))
     }
 
     fn trailer(&self, raw: Raw<'_>) -> Trailer {

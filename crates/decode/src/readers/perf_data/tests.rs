@@ -104,10 +104,10 @@ fn samples_that_are_held_back_leave_switches_exact() {
     };
     // PERF_RECORD_THROTTLE: moment, number, stream.
     let throttled = told(file(other(5, 0, &[5_000_000, 1, 1], 5_000_000)));
-    assert_eq!(throttled, (("cpu-samples".to_owned(), "throttled".to_owned()), 0));
+    assert_eq!(throttled, (("perf-samples".to_owned(), "throttled".to_owned()), 0));
     // PERF_RECORD_LOST: number, how many. Switches may be among them.
     let (source, unknown) = told(file(other(2, 0, &[1, 3], 5_000_000)));
-    assert_eq!(source, ("perf".to_owned(), "ring-full".to_owned()));
+    assert_eq!(source, ("perf-sched".to_owned(), "ring-full".to_owned()));
     assert!(unknown > 0);
 }
 
@@ -149,4 +149,30 @@ fn registers_of_other_machines_are_not_unwound() {
     assert_eq!((told(Some("x86_64"), 2), told(None, 2)), (unwound.clone(), unwound));
     assert_eq!(told(Some("aarch64"), 2), leaf_alone);
     assert_eq!(told(Some("x86_64"), 1), leaf_alone, "a program of 32 bits");
+}
+
+#[test]
+fn the_event_that_stands_for_time_and_has_samples_is_read() {
+    const SOFTWARE: u32 = 1;
+    const HARDWARE: u32 = 0;
+    let (cycles, clock, faults) =
+        (event(HARDWARE, 0, 0, 0), event(SOFTWARE, 0, has::PERIOD, 0), event(SOFTWARE, 2, 0, 0));
+    let events = [faults, cycles, clock];
+    let period = longs(&[5_000_000]);
+    let (of_faults, of_cycles, of_clock) =
+        (sample(1, 1_000_000, &[]), sample(2, 2_000_000, &[]), sample(3, 3_000_000, &period));
+    let told = |records: &[Vec<u8>]| {
+        let (events, facts) = read(&file(&events, None, records));
+        (samples(&events), facts.sample_period_ns)
+    };
+    assert_eq!(told(&[of_faults.clone(), of_cycles.clone(), of_clock]), (1, 5_000_000), "the clock");
+    assert_eq!(
+        told(&[of_faults.clone(), of_cycles]),
+        (1, 1_000_000),
+        "cycles at 1,000 Hz: the clock has no sample"
+    );
+    assert_eq!(told(&[of_faults]), (1, 0), "no time");
+    // A clock of a frequency whose samples have no period.
+    let (_, facts) = read(&file(&[event(SOFTWARE, 0, 0, 0)], None, &[sample(1, 1_000_000, &[])]));
+    assert_eq!(facts.sample_period_ns, 1_000_000);
 }

@@ -22,6 +22,19 @@ pub(super) struct Head {
     pub rest: String,
 }
 
+/// How much samples of an event tell of where time goes, the least first. The first event of the most useful ones is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Usefulness {
+    /// Nothing.
+    None,
+    /// Where programs are.
+    Places,
+    /// Where they are in time, but not how much time a sample stands for.
+    Clock,
+    /// Each sample has the CPU time that it stands for.
+    Time,
+}
+
 /// A record that is not of an event (`--show-task-events`, `--show-switch-events`, `--show-lost-events`).
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Task {
@@ -96,9 +109,14 @@ impl Head {
         !main.is_empty() && parts(&self.event) == parts(main)
     }
 
-    /// Its samples stand for time.
-    pub fn is_clock(&self) -> bool {
-        matches!(self.plain_event(), "cpu-clock" | "task-clock" | "cycles" | "cpu-cycles" | "ref-cycles")
+    /// How much its samples tell of where time goes.
+    pub fn usefulness(&self) -> Usefulness {
+        match self.plain_event() {
+            "cpu-clock" | "task-clock" if self.period > 0 => Usefulness::Time,
+            "cpu-clock" | "task-clock" | "cycles" | "cpu-cycles" | "ref-cycles" => Usefulness::Clock,
+            _ if self.shows_places() => Usefulness::Places,
+            _ => Usefulness::None,
+        }
     }
 
     /// Its samples show where programs are: it is no tracepoint.

@@ -1,6 +1,6 @@
 //! Lines as perf prints them.
 
-use super::line::{Head, Task, frame};
+use super::line::{Head, Task, Usefulness, frame};
 use super::*;
 use crate::states::Catalogue;
 
@@ -9,7 +9,7 @@ fn the_line_of_a_sample() {
     let head = Head::parse("Web Content 12/34 [003] 16938.396783:    1003009 cpu-clock:ppp: ").unwrap();
     assert_eq!((head.name.as_str(), head.tgid, head.tid, head.cpu), ("Web Content", 12, 34, CpuId(3)));
     assert_eq!((head.at, head.period_ns()), (16_938_396_783_000, 1_003_009));
-    assert!(head.is_clock() && head.shows_places());
+    assert!(head.usefulness() == Usefulness::Time && head.shows_places());
     assert_eq!(Head::parse("sp 28618 16938.396783123:  7 cycles:u: ").unwrap().period_ns(), 0);
     assert_eq!(Head::parse("	            118c inner+0x13 (/tmp/sp)"), None);
     assert_eq!(Head::parse(""), None);
@@ -137,6 +137,6 @@ fn an_event_is_not_added_to_itself() {
     assert!(!is_of("cpu/event=0x3c/", "cpu/event=0xc0/") && is_of("cpu/event=0x3c/", "cpu/event=0x3c/"));
     assert!(!is_of("cpu_atom/cycles/u", "cpu_core/cycles/"));
     let head = Head::parse("a 7 1.0: 9 cpu_core/cycles:P/: 118c f (/a)").unwrap();
-    assert!(head.is_clock() && head.shows_places());
+    assert!(head.usefulness() == Usefulness::Clock && head.shows_places());
     assert!(!Head::parse("a 7 1.0: sched:sched_waking: x").unwrap().shows_places());
 }

@@ -15,8 +15,8 @@ pub(super) struct Profile {
     pub location: Vec<Location>,
     #[prost(message, repeated, tag = "5")]
     pub function: Vec<Function>,
-    #[prost(string, repeated, tag = "6")]
-    pub string_table: Vec<String>,
+    #[prost(bytes = "vec", repeated, tag = "6")]
+    pub string_table: Vec<Vec<u8>>,
     #[prost(message, optional, tag = "11")]
     pub period_type: Option<ValueType>,
     #[prost(int64, tag = "12")]

@@ -11,29 +11,34 @@ use crate::imported::{Names, TEXT_MAX, cut};
 /// Frames of a stack that are kept, the leaf's side.
 const FRAMES_MAX: usize = 512;
 
-/// Places of the profile by their numbers.
-pub(super) struct Places<'a> {
-    texts: &'a [String],
+/// Binaries and functions by their numbers.
+struct Known<'a> {
     mappings: HashMap<u64, &'a Mapping>,
     functions: HashMap<u64, &'a Function>,
+}
+
+/// Places of the profile by their numbers.
+pub(super) struct Places {
+    texts: Vec<String>,
     /// What stands for each location in stacks.
     addresses: HashMap<u64, Vec<u64>>,
     /// Distinct frames.
     pub names: Names,
 }
 
-impl<'a> Places<'a> {
-    pub fn new(profile: &'a Profile) -> Places<'a> {
-        let mut places = Places {
-            texts: &profile.string_table,
+impl Places {
+    pub fn new(profile: &Profile) -> Places {
+        // A writer may take names from binaries as they are: not all of them are UTF-8.
+        let text = |bytes: &Vec<u8>| String::from_utf8_lossy(bytes).into_owned();
+        let texts = profile.string_table.iter().map(text).collect();
+        let mut places = Places { texts, addresses: HashMap::new(), names: Names::default() };
+        let known = Known {
             mappings: profile.mapping.iter().map(|mapping| (mapping.id, mapping)).collect(),
             functions: profile.function.iter().map(|function| (function.id, function)).collect(),
-            addresses: HashMap::new(),
-            names: Names::default(),
         };
         let mut names = Names::default();
         for location in &profile.location {
-            let addresses = places.frames(location, &mut names);
+            let addresses = places.frames(location, &known, &mut names);
             places.addresses.insert(location.id, addresses);
         }
         places.names = names;
@@ -48,14 +53,14 @@ impl<'a> Places<'a> {
     }
 
     /// A text by its number. Many things may have the number of a long one: what is behind [`TEXT_MAX`] is left out.
-    pub fn text(&self, number: i64) -> &'a str {
+    pub fn text(&self, number: i64) -> &str {
         let text = usize::try_from(number).ok().and_then(|number| self.texts.get(number));
         text.map_or("", |text| cut(text, TEXT_MAX))
     }
 
     /// What stands for its frames, innermost first.
-    fn frames(&self, location: &Location, names: &mut Names) -> Vec<u64> {
-        let mapping = self.mappings.get(&location.mapping_id);
+    fn frames(&self, location: &Location, known: &Known<'_>, names: &mut Names) -> Vec<u64> {
+        let mapping = known.mappings.get(&location.mapping_id);
         let module = mapping.map_or("", |mapping| self.text(mapping.filename));
         let kind = if module == "[kernel.kallsyms]" { FrameKind::Kernel } else { FrameKind::User };
         let (start, shift) = mapping.map_or((0, 0), |mapping| (mapping.memory_start, mapping.file_offset));
@@ -67,7 +72,7 @@ impl<'a> Places<'a> {
         };
         let last = location.line.len().saturating_sub(1);
         let frame = |(index, line): (usize, &super::message::Line)| {
-            let function = self.functions.get(&line.function_id)?;
+            let function = known.functions.get(&line.function_id)?;
             Some(names.frame(Frame {
                 function: self.text(function.name).to_owned(),
                 file: self.text(function.filename).to_owned(),

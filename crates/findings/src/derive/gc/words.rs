@@ -43,7 +43,7 @@ pub(super) fn generation(runtime: &str, name: &str) -> Option<Generation> {
         ("v8", "Scavenge" | "MinorGC" | "Minor Mark-Sweep" | "Minor Mark-Compact") => Some(Young),
         ("v8", "Mark-Compact" | "Mark-sweep" | "Mark-Sweep" | "MajorGC") => Some(Old),
         ("hotspot", "Minor Collection") => Some(Young),
-        ("hotspot", "Major Collection") => Some(Old),
+        ("hotspot", "Major Collection" | "Garbage Collection") => Some(Old),
         ("hotspot", name) if name.starts_with("Pause Young") => Some(Young),
         // A cycle that marks beside the program has one; a full collection is one.
         ("hotspot", "Pause Full" | "Pause Remark" | "Pause Final Mark") => Some(Old),
@@ -51,9 +51,10 @@ pub(super) fn generation(runtime: &str, name: &str) -> Option<Generation> {
     }
 }
 
-/// Which collection a mark is one of: probes say by marks of which generation a collection is.
+/// Which collection a mark is one of: probes say by marks of which generation a collection is, and a log has marks for collections of
+/// which it does not have the length.
 pub(super) fn marked_generation(runtime: &str, name: &str) -> Option<Generation> {
-    (runtime == "ghc").then(|| generation(runtime, name)).flatten()
+    (runtime == "ghc" || runtime == "hotspot").then(|| generation(runtime, name)).flatten()
 }
 
 /// What a counter's value adds to.

@@ -68,9 +68,9 @@ pub struct Allocated {
     pub frees_known: bool,
     /// No allocations: what lived when a collector counted.
     pub is_census: bool,
-    /// Everything.
+    /// Everything that was allocated; of a census, everything that lived.
     pub all: Amount,
-    /// What was not freed, to the end of the part.
+    /// What was not freed, to the end of the part; with what had been allocated before, where the recording has that.
     pub live: Amount,
     /// What another thread freed than the one that allocated it.
     pub freed_by_others: Amount,
@@ -92,9 +92,13 @@ impl Allocated {
         if trace.allocations.is_empty() {
             return Allocated::default();
         }
+        let selected = |row: &&AllocationRow| {
+            selection.from <= row.at && row.at < selection.to && selection.has_thread(trace, row.thread)
+        };
+        let rows = || trace.allocations.iter().filter(selected);
         let mut sums = Sums::new(trace, folding, &selection.descriptors);
-        let rows = trace.allocations.iter().filter(|row| selection.from <= row.at && row.at < selection.to);
-        for row in rows.filter(|row| selection.has_thread(trace, row.thread)) {
+        sums.done.is_census = rows().next().is_some() && rows().all(AllocationRow::is_census);
+        for row in rows() {
             sums.add(row, row.freed.filter(|freed| *freed < selection.to).is_some());
         }
         sums.finish()
@@ -176,20 +180,25 @@ impl<'a> Sums<'a> {
             growing.frames.entry(frame).or_default().add(row);
         }
         self.done.every_bytes = self.done.every_bytes.max(row.every_bytes);
-        self.done.frees_known &= !row.is_weight();
-        self.done.is_census |= row.is_census();
+        // Together with allocations, a census has what was allocated before them.
+        let is_older = row.is_census() && !self.done.is_census;
+        let is_allocated = !is_older;
+        self.done.frees_known &= is_older || !row.is_weight();
         let is_live = !is_freed && (!row.is_weight() || row.is_census());
         for (sum, counts) in [
-            (&mut growing.all, true),
+            (&mut growing.all, is_allocated),
             (&mut growing.live, is_live),
             (&mut growing.freed_by_others, by_other.is_some()),
-            (&mut self.done.all, true),
+            (&mut self.done.all, is_allocated),
             (&mut self.done.live, is_live),
             (&mut self.done.freed_by_others, by_other.is_some()),
         ] {
             if counts {
                 sum.add(row);
             }
+        }
+        if !is_allocated {
+            return;
         }
         self.threads.entry(row.thread).or_default().add(row);
         if let Some(other) = by_other {
@@ -229,8 +238,8 @@ impl<'a> Sums<'a> {
             done.every_bytes = done.all.bytes() / done.all.drawn.max(1);
         }
         done.sites = self.sites.into_iter().map(|(frame, growing)| growing.finish(trace, frame)).collect();
-        done.sites
-            .sort_by(|a, b| b.all.bytes().cmp(&a.all.bytes()).then_with(|| a.function.cmp(&b.function)));
+        let bytes = |site: &Site| std::cmp::Reverse((site.all.bytes(), site.live.bytes()));
+        done.sites.sort_by(|a, b| bytes(a).cmp(&bytes(b)).then_with(|| a.function.cmp(&b.function)));
         done.threads = most_first(self.threads);
         let handed = most_first(self.handed).into_iter();
         done.handed = handed.map(|((from, to), amount)| Handed { from, to, amount }).collect();
@@ -266,4 +275,31 @@ fn allocates(trace: &Trace, descriptors: &Descriptors) -> Vec<bool> {
     frames
         .map(|(frame, id)| frame.module.ends_with(ALLOCATION_LIBRARY) || allocators.rule(id).is_some())
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use holdup_events::Timestamp;
+    use holdup_events::tables::{CENSUS, Thread};
+
+    use super::*;
+
+    fn derived(rows: Vec<AllocationRow>) -> Allocated {
+        let thread = Thread { target: true, ..Thread::default() };
+        let trace = Trace { allocations: rows, threads: vec![thread], ..Trace::default() };
+        Allocated::derive(&trace, &Selection::all(), &Folding::default())
+    }
+
+    #[test]
+    fn memory_of_before_is_in_use_and_was_not_allocated() {
+        let census = AllocationRow { bytes: 4096, own_bytes: CENSUS, ..AllocationRow::default() };
+        let sampled = AllocationRow { bytes: 64, every_bytes: 1, own_bytes: 64, ..AllocationRow::default() };
+        let freed = AllocationRow { freed: Some(Timestamp(0)), ..sampled.clone() };
+        let both = derived(vec![census.clone(), sampled, freed]);
+        assert_eq!((both.all.bytes(), both.live.bytes()), (128, 4096 + 64));
+        assert!(both.frees_known && !both.is_census);
+        let alone = derived(vec![census]);
+        assert_eq!((alone.all.bytes(), alone.live.bytes()), (4096, 4096));
+        assert!(alone.is_census && !alone.frees_known);
+    }
 }

@@ -18,6 +18,7 @@ use crate::derive::ledger::{ByClass, class_of_blocked, steals_of, stolen};
 use crate::derive::parallel;
 use crate::derive::roles::Roles;
 use crate::derive::split::Split;
+use crate::derive::untimed::{SHOWN_NS, has_untimed_samples};
 use crate::descriptors::Descriptors;
 
 /// Which part of the recording is looked at.
@@ -135,6 +136,8 @@ pub struct Observed {
     pub total_ns: u64,
     /// On-CPU samples that running time is divided by.
     pub samples: u64,
+    /// Running time is not known: each sample is shown as [`SHOWN_NS`], and no other time is.
+    pub untimed: bool,
     /// Blocked slices.
     pub slices: u64,
     /// How many of them have a stack.
@@ -202,7 +205,10 @@ pub fn observe(trace: &Trace, selection: &Selection) -> Observed {
         threads.map(|thread| walk.thread(thread)).collect::<Vec<Part>>()
     });
     let mut parts: Vec<Part> = parts.into_iter().flatten().collect();
-    let mut observed = Observed::default();
+    let mut observed = Observed { untimed: has_untimed_samples(trace), ..Observed::default() };
+    if observed.untimed {
+        show_samples(&walk, &mut parts);
+    }
     add_samples(&walk, &mut parts, &mut observed);
     let mut alike: BTreeMap<(Kind, &str, &str), Alike> = BTreeMap::new();
     for part in parts {
@@ -290,6 +296,17 @@ impl Alike {
             weight_ns: ns,
             ..Observation::default()
         }));
+    }
+}
+
+/// Gives each sample the same length in place of the threads' times, of which nothing is known.
+fn show_samples(walk: &Walk, parts: &mut [Part]) {
+    let Walk { trace, selection, .. } = *walk;
+    for part in parts {
+        let from = trace.samples.partition_point(|sample| sample.thread < part.thread);
+        let own = trace.samples[from..].iter().take_while(|sample| sample.thread == part.thread);
+        let within = own.filter(|sample| selection.from <= sample.at && sample.at < selection.to);
+        *part = Part { thread: part.thread, running_ns: within.count() as u64 * SHOWN_NS, ..Part::default() };
     }
 }
 

@@ -114,7 +114,11 @@ fn sites(view: &View, allocated: &Allocated) -> Vec<String> {
     let figures = ["bytes", "±", "share"].into_iter().chain(counted).chain(["kept", "moved"]);
     let columns: Vec<Column> =
         [Column::Text("function · place")].into_iter().chain(figures.map(Column::Figure)).collect();
-    let enough = |site: &&Site| share(site.all.bytes(), allocated.all.bytes()) >= view.stacks.share_min;
+    // What is in use may have been allocated before.
+    let enough = |site: &&Site| {
+        let shares = [(&site.all, &allocated.all), (&site.live, &allocated.live)];
+        shares.iter().any(|(part, all)| share(part.bytes(), all.bytes()) >= view.stacks.share_min)
+    };
     let shown: Vec<&Site> = allocated.sites.iter().filter(enough).take(ROWS_MAX).collect();
     let rows: Vec<Vec<String>> = shown.iter().map(|site| row(view, allocated, site)).collect();
     let mut lines = table::lines(&columns, &rows, view.style);

@@ -1,5 +1,6 @@
 //! WHAT HOLDS IT UP: the ranked findings, what could not be judged, and honesty where nothing was found.
 
+use holdup_findings::derive::class::Class;
 use holdup_findings::{Confidence, Finding, Gain};
 
 use crate::numbers::{counted, percent, share, whole_percent};
@@ -142,12 +143,19 @@ fn nothing_found(view: &View) -> String {
         return "Nothing can be said: the recording holds no thread of the program.".to_owned();
     }
     let judged = holdup_findings::rules::all().len().saturating_sub(view.analysis.skipped.len());
+    // Where no time is known to have been running, none is known to have been anything else.
+    let is_known = ledger.total_ns > ledger.of(Class::Unknown);
+    let running = match is_known {
+        true => {
+            format!("{} of the thread time was running", percent(share(ledger.running_ns(), ledger.total_ns)))
+        }
+        false => "how much of the thread time was running is not known".to_owned(),
+    };
     format!(
         "Of {} that could be judged, none found a cause worth 2 % of the run. That does not mean \
-         that nothing is slow: {} of the thread time was running, and what runs may be made faster; \
+         that nothing is slow: {running}, and what runs may be made faster; \
          a cause that no rule knows shows only in the ledger above.",
         counted(judged as u64, "rule"),
-        percent(share(ledger.running_ns(), ledger.total_ns)),
     )
 }
 

@@ -112,7 +112,11 @@ fn row(view: &View, thread: &ThreadLedger) -> Vec<String> {
     vec![
         view.thread(thread.thread),
         duration(thread.life.0),
-        of_life(thread.running_ns()),
+        // Where all of a life is unknown, it may have run all the time.
+        match thread.life.0 > 0 && thread.classes[Class::Unknown as usize] == thread.life.0 {
+            true => "not known".to_owned(),
+            false => of_life(thread.running_ns()),
+        },
         match knows_queue(view) {
             true => of_life(thread.classes[Class::RunQueue as usize]),
             false => "not known".to_owned(),

@@ -6,6 +6,7 @@ mod tree;
 
 use holdup_findings::derive::class::Class;
 use holdup_findings::derive::stacks::{Profile, Selection, Tally};
+use holdup_findings::derive::untimed::SHOWN_NS;
 
 use crate::numbers::{count, counted, duration, percent, seconds, share};
 use crate::stacks::Shape;
@@ -66,7 +67,13 @@ fn basis(profile: &Profile) -> String {
         .map(|(class, tally)| format!("{} {}", class.name(), seconds(tally.ns)).replace(' ', "\u{a0}"))
         .collect();
     text.push_str(&format!(": {}. ", classes.join(", ")));
-    if observed.samples > 0 {
+    if observed.untimed {
+        let samples = counted(observed.samples, "sample");
+        text.push_str(&format!(
+            "{samples}, each shown as {}: they do not stand for time, only their shares mean something. ",
+            duration(SHOWN_NS)
+        ));
+    } else if observed.samples > 0 {
         text.push_str(&format!("{} divide the running time. ", counted(observed.samples, "sample")));
     }
     if observed.slices > 0 && observed.slices_sampled {
