@@ -147,6 +147,12 @@ fn add_a_late_stop(rendezvous: &mut Rendezvous, thread: ThreadId) {
     rendezvous.lates.push(Late { meeting, occupant: late, ..Late::default() });
 }
 
+/// Makes it a recording of a program that was attached to, and still runs.
+fn attach_to(trace: &mut Trace) {
+    trace.manifest.mode = "attach".to_owned();
+    trace.threads.iter_mut().for_each(|thread| thread.alive_at_end = true);
+}
+
 /// The keys that reports and `whatif` emit for this trace.
 fn emitted_by_reports(trace: &Trace, analysis: &Analysis) -> BTreeSet<String> {
     let mut emitted = BTreeSet::new();
@@ -225,6 +231,8 @@ fn every_key_is_documented_and_every_documented_key_exists() {
     let finding = analysis.findings.first().expect("a finding").clone();
     analysis.symptoms.push(Symptom { root: 0, shared: 0.5, finding });
     let mut emitted = emitted_by_reports(&trace, &analysis);
+    attach_to(&mut trace);
+    emitted.extend(emitted_by_reports(&trace, &analysis));
     add_emitted_without_a_recording(&mut emitted);
     emitted.remove("[]");
     let documented = documented();
