@@ -137,7 +137,8 @@ fn finding(scene: &Scene, charge: Charge, is_names: bool) -> Option<Charged> {
         summary,
         cost_ns: wait_ns,
         gain: Gain { low: 0.0, high },
-        likely: None, confidence: scene.confidence(if is_names { Confidence::High } else { Confidence::Low }),
+        likely: None,
+        confidence: scene.confidence(if is_names { Confidence::High } else { Confidence::Low }),
         evidence: scene.longest_of(&charge, |_| "waits for an answer, until it gives up".to_owned()),
         advice: advice(is_names),
     };

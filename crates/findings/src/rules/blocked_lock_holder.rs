@@ -155,7 +155,8 @@ fn finding(scene: &Scene, lock: &LockHolding) -> Option<Charged> {
         summary,
         cost_ns,
         gain: Gain { low: gain.low.min(most), high: gain.high.min(most) },
-        likely: None, confidence: scene.confidence(Confidence::High),
+        likely: None,
+        confidence: scene.confidence(Confidence::High),
         evidence: scene.longest_of_both(
             (&charged.held, &|slice| {
                 format!("holds {name} and is blocked ({})", trace.wait(slice.wait).reason.name())

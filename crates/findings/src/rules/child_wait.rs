@@ -101,7 +101,8 @@ fn finding(scene: &Scene, parent: &Parent) -> Option<Charged> {
         summary: summary(scene, parent),
         cost_ns: charge.ns(),
         gain: Gain { low: 0.0, high },
-        likely: None, confidence: scene.confidence(confidence),
+        likely: None,
+        confidence: scene.confidence(confidence),
         evidence: scene.longest_of(&charge, |_| "waits for a child".to_owned()),
         advice: vec![
             "Start the next child before the one before has ended (make -j, xargs -P, a process pool)".into(),

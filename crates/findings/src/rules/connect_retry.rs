@@ -67,7 +67,8 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         summary,
         cost_ns: found.charge.ns(),
         gain: Gain { low: 0.0, high },
-        likely: None, confidence: scene.confidence(confidence),
+        likely: None,
+        confidence: scene.confidence(confidence),
         evidence: scene
             .longest_of(&found.charge, |_| "connects, and its first packet is sent again".to_owned()),
         advice: advice(&found),

@@ -63,7 +63,8 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
         )],
         cost_ns: stolen_ns,
         gain: Gain { low: scene.of_wall(least as f64).min(high), high },
-        likely: None, confidence: scene.confidence(Confidence::High),
+        likely: None,
+        confidence: scene.confidence(Confidence::High),
         evidence: evidence(scene),
         advice: vec![
             "Run on CPUs that are not shared (a dedicated instance, pinned virtual CPUs)".into(),

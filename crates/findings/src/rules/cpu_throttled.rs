@@ -71,7 +71,8 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         .collect(),
         cost_ns: throttled_ns,
         gain: scene.gain_whoever_ran(&stall, |_, waited| waited),
-        likely: None, confidence: scene.confidence(Confidence::High),
+        likely: None,
+        confidence: scene.confidence(Confidence::High),
         evidence: scene.longest_of(&charge, |_| "throttled: its group's quota is used up".to_owned()),
         advice: vec![
             "Raise the group's CPU quota (cpu.max, the container's CPU limit)".into(),

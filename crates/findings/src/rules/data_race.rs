@@ -115,7 +115,8 @@ fn finding(race: &Race) -> Finding {
         summary,
         cost_ns: 0,
         gain: Gain { low: 0.0, high: 0.0 },
-        likely: None, confidence: Confidence::High,
+        likely: None,
+        confidence: Confidence::High,
         evidence: race.reports.iter().take(EVIDENCE_MAX).map(evidence).collect(),
         advice: vec![
             "Guard both places by the same lock, make the memory atomic, or give each thread its own".into(),

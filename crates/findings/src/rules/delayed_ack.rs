@@ -100,7 +100,8 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         summary,
         cost_ns: charge.ns(),
         gain: scene.gain_whoever_ran(&stall, |_, waited| waited),
-        likely: None, confidence: scene.confidence(Confidence::Medium),
+        likely: None,
+        confidence: scene.confidence(Confidence::Medium),
         evidence: scene
             .longest_of(&charge, |slice| format!("waits {} for the peer", time(slice.duration().0))),
         advice: vec![

@@ -115,7 +115,8 @@ fn finding(scene: &Scene, regions: &Regions) -> Option<Charged> {
         summary,
         cost_ns: charge.ns() + regions.looking_ns + regions.kernel_ns,
         gain,
-        likely: None, confidence: scene.confidence(Confidence::High),
+        likely: None,
+        confidence: scene.confidence(Confidence::High),
         evidence: scene.longest_of(&charge, |_| "waits until what it handed out is done".to_owned()),
         advice: vec![
             "Divide an outer loop in place of the inner one: hand out once what are many such pieces now"

@@ -93,7 +93,8 @@ fn finding(scene: &Scene, pool: &Handing) -> Finding {
         ],
         cost_ns: pool.ns,
         gain: most,
-        likely: None, confidence: scene.confidence(Confidence::Medium),
+        likely: None,
+        confidence: scene.confidence(Confidence::Medium),
         evidence: pool
             .seen
             .iter()

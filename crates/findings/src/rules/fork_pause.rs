@@ -103,7 +103,8 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         summary: said(scene, &pauses, &charge, &copies),
         cost_ns: charge.ns(),
         gain: scene.gain(&stall, |_, waited| waited),
-        likely: None, confidence: scene.confidence(Confidence::High),
+        likely: None,
+        confidence: scene.confidence(Confidence::High),
         evidence: scene.longest_of(&charge, |_| "waits for the address space while it is copied".to_owned()),
         advice: vec![
             "Start programs by posix_spawn or vfork, or from a small process that was forked early".into(),

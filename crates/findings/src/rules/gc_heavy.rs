@@ -107,7 +107,8 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
             .collect(),
         cost_ns: works.iter().map(Cost::ns).sum(),
         gain,
-        likely: None, confidence: scene.confidence(Confidence::Medium),
+        likely: None,
+        confidence: scene.confidence(Confidence::Medium),
         evidence,
         advice: advice(&uses, asked.as_ref()),
     };

@@ -86,7 +86,8 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
         summary: summary((gc, &scene.derived.garbage), &domains),
         cost_ns: domains.iter().map(|lane| lane.times.cost_ns()).sum(),
         gain: Gain { low, high },
-        likely: None, confidence: scene.confidence(confidence),
+        likely: None,
+        confidence: scene.confidence(confidence),
         evidence: evidence(gc),
         advice: advice(scene, &domains),
     }])

@@ -212,7 +212,8 @@ fn finding(scene: &Scene, process: ProcessId, words: &Words) -> Option<Charged> 
         summary: std::iter::once(waited).chain(told(&places)).chain(alone).collect(),
         cost_ns: charge.ns(),
         gain,
-        likely: None, confidence: scene.confidence(Confidence::High),
+        likely: None,
+        confidence: scene.confidence(Confidence::High),
         evidence: scene.longest_of(&charge, |_| "waits for the interpreter's lock".to_owned()),
         advice: advice(&places).into_iter().chain(less).collect(),
     };

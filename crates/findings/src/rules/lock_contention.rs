@@ -219,7 +219,8 @@ fn finding(scene: &Scene, lock: &LockUse, (number, running): (u32, Running), sta
         summary: summary(scene, lock, running),
         cost_ns: lock.wait_ns + running.ns() as u64,
         gain,
-        likely: None, confidence: scene.confidence(confidence),
+        likely: None,
+        confidence: scene.confidence(confidence),
         evidence: scene.longest(
             |slice| locks.waited((trace, &scene.derived.roles), slice) == Some(number),
             |slice| match trace.ended_by(slice) {

@@ -123,7 +123,8 @@ fn finding(scene: &Scene, lock: &LockHolding) -> Option<Charged> {
         ],
         cost_ns: lock.waiting_ns,
         gain,
-        likely: None, confidence: scene.confidence(Confidence::High),
+        likely: None,
+        confidence: scene.confidence(Confidence::High),
         evidence: scene.longest_of(&charge, |_| format!("waits for {name}, which is handed on to sleepers")),
         advice: match scene.lock(lock.lock).and_then(|lock| known_advice(scene, lock)) {
             Some(known) => vec![known],

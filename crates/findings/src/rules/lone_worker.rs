@@ -236,7 +236,8 @@ fn finding(scene: &Scene, (lone, path_ns, at_once): (ThreadId, u64, f64), beside
         summary,
         cost_ns: path_ns,
         gain: Gain { low: 0.0, high: share.min(1.0) * removable(scene, lone, busiest.as_ref()) },
-        likely: None, confidence: scene.confidence(beside.sure),
+        likely: None,
+        confidence: scene.confidence(beside.sure),
         evidence: scene.longest(
             |slice| slice.thread == lone && slice.state == ThreadState::Running,
             |_| beside.note.to_owned(),

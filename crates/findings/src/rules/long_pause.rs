@@ -85,7 +85,8 @@ fn finding(scene: &Scene, fired: &Fired, chain: &[Told]) -> Finding {
         summary,
         cost_ns: paused_ns,
         gain: Gain { low: 0.0, high: scene.of_wall(paused_ns as f64).min(1.0) },
-        likely: None, confidence: scene.confidence(if is_known { Confidence::High } else { Confidence::Medium }),
+        likely: None,
+        confidence: scene.confidence(if is_known { Confidence::High } else { Confidence::Medium }),
         evidence: chain.iter().filter_map(evidence).take(EVIDENCE_MAX).collect(),
         advice: advice(scene, chain),
     }

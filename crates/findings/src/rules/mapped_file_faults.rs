@@ -92,7 +92,8 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         summary: summary(scene, order, (&charge, waited_ns)),
         cost_ns: waited_ns + ran_ns,
         gain,
-        likely: None, confidence: scene.confidence(match order {
+        likely: None,
+        confidence: scene.confidence(match order {
             Some(order) if is_page_after_page(order) => Confidence::Medium,
             _ => Confidence::Low,
         }),

@@ -84,7 +84,8 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         // Who takes memory back may wait for a page meanwhile: nothing counts twice.
         cost_ns: waited_ns.max(all.reclaim_ns()),
         gain,
-        likely: None, confidence: scene.confidence(match again >= AGAIN_MUCH {
+        likely: None,
+        confidence: scene.confidence(match again >= AGAIN_MUCH {
             true => Confidence::High,
             false => Confidence::Low,
         }),

@@ -92,7 +92,8 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
         .collect(),
         cost_ns: (moves as f64 * COST_NS.0) as u64,
         gain,
-        likely: None, confidence: scene.confidence(Confidence::Low),
+        likely: None,
+        confidence: scene.confidence(Confidence::Low),
         evidence: worst.first.clone(),
         advice: vec![
             "Wake threads less often (see the other findings): a thread that is not woken does not move"

@@ -103,7 +103,8 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         summary,
         cost_ns: others_ns,
         gain: Gain { low: (part * gain.low).min(most), high: (part * gain.high).min(most) },
-        likely: None, confidence: scene.confidence(Confidence::High),
+        likely: None,
+        confidence: scene.confidence(Confidence::High),
         evidence: scene.longest_queues(&charge),
         advice: vec![
             format!(

@@ -142,7 +142,8 @@ fn finding(scene: &Scene, asking: &Asking, share: f64) -> Charged {
         summary,
         cost_ns: asking.ns,
         gain: Gain { low: 0.0, high: share },
-        likely: None, confidence: scene.confidence(sure),
+        likely: None,
+        confidence: scene.confidence(sure),
         evidence: scene.longest_of(&asking.waited, |_| "waits for an answer".to_owned()),
         advice: advice(blocking),
     };

@@ -126,7 +126,8 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         summary,
         cost_ns: stall.by_thread.values().sum::<f64>() as u64,
         gain: Gain { low: late.share() * high, high },
-        likely: None, confidence: scene.confidence(if is_known { sure.max(Confidence::Medium) } else { sure }),
+        likely: None,
+        confidence: scene.confidence(if is_known { sure.max(Confidence::Medium) } else { sure }),
         evidence: scene.longest_of(&charge, |_| "sleeps until a clock wakes it".to_owned()),
         advice: known
             .map(|known| known.advice)

@@ -107,7 +107,8 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         summary,
         cost_ns: own_ns,
         gain: Gain { low, high },
-        likely: None, confidence: scene.confidence(confidence),
+        likely: None,
+        confidence: scene.confidence(confidence),
         evidence: scene.longest_queues(&charge),
         advice: advice(scene, (runtime, dependence), (known, work)),
     };

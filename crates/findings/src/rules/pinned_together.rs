@@ -124,7 +124,8 @@ fn finding(scene: &Scene, cpu: CpuId, threads: &[ThreadId]) -> Option<Charged> {
         )],
         cost_ns: room_ns as u64,
         gain,
-        likely: None, confidence: scene.confidence(if bound { Confidence::High } else { Confidence::Medium }),
+        likely: None,
+        confidence: scene.confidence(if bound { Confidence::High } else { Confidence::Medium }),
         evidence: scene.longest_of(&charge, |slice| format!("queues for CPU {}", slice.cpu.0)),
         advice: vec![
             "Look at their affinity (taskset -cp TID): threads inherit it from the one that starts them"

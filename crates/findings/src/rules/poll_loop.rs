@@ -163,7 +163,8 @@ fn finding(scene: &Scene, polling: &[Clocked], are_timers: bool) -> Option<Charg
         summary: summary.into_iter().flatten().collect(),
         cost_ns: stall.by_thread.values().sum::<f64>() as u64 + run_ns,
         gain: Gain { low, high },
-        likely: None, confidence: scene.confidence(sure),
+        likely: None,
+        confidence: scene.confidence(sure),
         evidence: scene.longest_of(&charge, |_| "sleeps before it looks again".to_owned()),
         advice: known.into_iter().chain(if are_timers { timers_advice() } else { advice(polling) }).collect(),
     };

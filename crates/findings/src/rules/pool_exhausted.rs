@@ -77,7 +77,8 @@ fn finding(scene: &Scene, pool: GivenBack) -> Charged {
         summary: summary(&pool),
         cost_ns: pool.wait_ns,
         gain: gain(scene, &pool),
-        likely: None, confidence: scene.confidence(Confidence::Medium),
+        likely: None,
+        confidence: scene.confidence(Confidence::Medium),
         evidence: scene.longest_of(&pool.charge, |slice| match trace.ended_by(slice) {
             Some(wakeup) => format!("waits for one, until {} gives one back", thread(trace, wakeup.waker)),
             None => "waits for one".to_owned(),

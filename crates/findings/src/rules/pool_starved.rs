@@ -268,7 +268,8 @@ fn finding(scene: &Scene, workers: &[ThreadId]) -> Option<Charged> {
         )],
         cost_ns: charge.ns(),
         gain: Gain { low: (saved - unforeseen(saved)).clamp(0.0, high), high },
-        likely: None, confidence: scene.confidence(Confidence::Medium),
+        likely: None,
+        confidence: scene.confidence(Confidence::Medium),
         evidence: scene.longest_of(&charge, |slice| {
             format!("a worker waits ({})", scene.trace.wait(slice.wait).reason.name())
         }),
@@ -309,7 +310,8 @@ fn nested(scene: &Scene, one: &Standstill) -> Option<Charged> {
         summary: [Some(said), scene.waits_come_from(waits)].into_iter().flatten().collect(),
         cost_ns: charge.ns(),
         gain: Gain { low: (high - unforeseen(high)).max(0.0), high },
-        likely: None, confidence: scene.confidence(Confidence::Medium),
+        likely: None,
+        confidence: scene.confidence(Confidence::Medium),
         evidence: scene.longest_of(&charge, |_| "a worker waits for another task's result".to_owned()),
         advice: vec![
             "Give the tasks that tasks wait for a pool of their own".into(),

@@ -111,7 +111,8 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         summary,
         cost_ns: waiting_ns(scene).min(total * (workers as u64 - 1)),
         gain: Gain { low: 0.0, high: scene.of_wall(total as f64 * (1.0 - 1.0 / spread)).clamp(0.0, 1.0) },
-        likely: None, confidence: scene.confidence(confidence),
+        likely: None,
+        confidence: scene.confidence(confidence),
         evidence: evidence(scene),
         advice: vec![
             match place {

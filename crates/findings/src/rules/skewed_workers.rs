@@ -125,7 +125,8 @@ fn finding(scene: &Scene, one: &Skew, share: f64) -> Charged {
         ],
         cost_ns: one.longest_ns() - one.mean_ns(),
         gain: Gain { low: 0.0, high: share },
-        likely: None, confidence: scene.confidence(if one.is_sure { Confidence::Medium } else { Confidence::Low }),
+        likely: None,
+        confidence: scene.confidence(if one.is_sure { Confidence::Medium } else { Confidence::Low }),
         evidence: scene.longest_of(&one.waited, |_| "waits for an answer".to_owned()),
         advice: vec![
             "Let each take less at a time: a smaller prefetch or batch, so that who is free takes the next"

@@ -96,7 +96,8 @@ fn finding(scene: &Scene, spin: &SpinUse) -> Finding {
         summary: summary(scene, spin),
         cost_ns: spin.ns,
         gain: scene.gain(&spin.stall, |_, spun| spun),
-        likely: None, confidence: scene.confidence(sure),
+        likely: None,
+        confidence: scene.confidence(sure),
         evidence: evidence(spin),
         advice: advice(scene, spin),
     }

@@ -98,7 +98,8 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
         summary,
         cost_ns: worst.cpu_ns(scene),
         gain: worst.gain(scene),
-        likely: None, confidence: scene.confidence(Confidence::High),
+        likely: None,
+        confidence: scene.confidence(Confidence::High),
         evidence: worst.evidence(scene),
         advice: vec![advice.into()],
     }])

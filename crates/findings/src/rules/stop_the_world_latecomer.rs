@@ -113,7 +113,8 @@ fn charged(scene: &Scene, used: &SiteUse) -> Charged {
         summary,
         cost_ns: used.harm_ns,
         gain: Gain { low, high },
-        likely: None, confidence,
+        likely: None,
+        confidence,
         evidence: Vec::new(),
         advice: match asked {
             Some(asked) => vec![asked.advice],

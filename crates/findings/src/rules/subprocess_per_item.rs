@@ -193,7 +193,8 @@ fn unwaited(scene: &Scene, parent: ProcessId, brood: &Brood) -> Charged {
         )],
         cost_ns: brood.running_ns,
         gain: Gain { low: 0.0, high },
-        likely: None, confidence: scene.confidence(sure),
+        likely: None,
+        confidence: scene.confidence(sure),
         evidence: scene.longest(
             |slice| slice.state == ThreadState::Running && is_one(slice.thread),
             |_| "runs, and ends soon".to_owned(),
@@ -233,7 +234,8 @@ fn finding(scene: &Scene, parent: ProcessId, brood: Brood, charge: Charge) -> Ch
         // Of the waiting, no more than they lived: the rest is for others.
         cost_ns: charge.ns().min(lived_ns),
         gain: Gain { low: scene.of_wall(surely_ns).min(high), high },
-        likely: None, confidence: scene.confidence(Confidence::Medium),
+        likely: None,
+        confidence: scene.confidence(Confidence::Medium),
         evidence: scene.longest_of(&charge, |_| "waits for a child".to_owned()),
         advice: vec![
             "Do the work by a library call, or with the shell's own means, in place of a program".into(),

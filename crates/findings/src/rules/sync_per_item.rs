@@ -104,7 +104,8 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         summary: summary(scene, (waits, ns), cpu_ns),
         cost_ns: ns + cpu_ns,
         gain,
-        likely: None, confidence: scene.confidence(Confidence::High),
+        likely: None,
+        confidence: scene.confidence(Confidence::High),
         evidence: scene.longest(
             |slice| is_sync_wait(scene, slice),
             |slice| format!("waits in {}", syscall_said(scene.trace.wait(slice.wait).syscall)),

@@ -151,7 +151,8 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
         .collect(),
         cost_ns: (running * share) as u64,
         gain: Gain { low: (pattern.entry_share().unwrap_or(0.0) * any_ran).min(high), high },
-        likely: None, confidence: scene.confidence(if sure { Confidence::High } else { Confidence::Medium }),
+        likely: None,
+        confidence: scene.confidence(if sure { Confidence::High } else { Confidence::Medium }),
         evidence: evidence(scene, worst),
         advice: advice(worst),
     }])

@@ -181,7 +181,8 @@ fn finding(scene: &Scene, charge: Charge) -> Option<Charged> {
         summary,
         cost_ns: charge.ns(),
         gain,
-        likely: None, confidence: scene.confidence(match first {
+        likely: None,
+        confidence: scene.confidence(match first {
             Some(_) => Confidence::High,
             None if sampled => Confidence::Medium,
             None => Confidence::Low,

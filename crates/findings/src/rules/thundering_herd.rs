@@ -137,7 +137,8 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         )],
         cost_ns: charge.ns(),
         gain: Gain { low: 0.0, high },
-        likely: None, confidence: scene.confidence(if vain.is_sure() { Confidence::High } else { Confidence::Medium }),
+        likely: None,
+        confidence: scene.confidence(if vain.is_sure() { Confidence::High } else { Confidence::Medium }),
         evidence: scene.longest_of(&charge, |_| "woken in vain, together with others".to_owned()),
         advice: vec![
             "Wake one thread for one piece of work (signal, notify_one, EPOLLEXCLUSIVE), not all".into(),

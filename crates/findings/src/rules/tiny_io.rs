@@ -141,7 +141,8 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
         summary,
         cost_ns: family.iter().map(|(of, part)| (of.cpu_ns as f64 * part) as u64).sum(),
         gain: worst.gain(scene),
-        likely: None, confidence: scene.confidence(Confidence::High),
+        likely: None,
+        confidence: scene.confidence(Confidence::High),
         evidence: worst.evidence(scene),
         advice: vec![
             format!("Do more with each {}: a buffer, readv or writev", worst.name),

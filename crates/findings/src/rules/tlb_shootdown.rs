@@ -80,7 +80,8 @@ fn finding(scene: &Scene, paging: &Paging, lost_ns: u64) -> Finding {
         cost_ns: lost_ns,
         // Where no replay tells: nothing surely, since the others may not wait for who sends.
         gain: Gain { low: 0.0, high: most.high },
-        likely: None, confidence: scene.confidence(if is_uncounted { Confidence::Medium } else { Confidence::High }),
+        likely: None,
+        confidence: scene.confidence(if is_uncounted { Confidence::Medium } else { Confidence::High }),
         evidence: evidence(paging),
         advice: vec![
             format!(

@@ -221,7 +221,8 @@ fn finding(scene: &Scene, group: &Group, pairs: usize) -> Charged {
         summary,
         cost_ns: sums.wait_ns,
         gain,
-        likely: None, confidence: scene.confidence(match asking {
+        likely: None,
+        confidence: scene.confidence(match asking {
             // Whether they need to ask, only the reader knows.
             Some(_) => Confidence::Medium,
             None if bound.is_some() => Confidence::Medium,
