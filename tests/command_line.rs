@@ -2,7 +2,7 @@
 
 mod support;
 
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Output, Stdio};
 
@@ -244,6 +244,14 @@ fn stopped(scratch: &Scratch, words: &[&str], (signal, waits): (i32, u64)) -> (O
     let _ = std::fs::remove_dir_all(&recording);
     let mut command = holdup(scratch);
     command.current_dir(&scratch.0).args(words).stdout(Stdio::null()).stderr(Stdio::piped());
+    // Under nohup it would ignore SIGHUP, as it should.
+    let by_default = move || {
+        // SAFETY: only resets how this process handles the signal.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+        Ok(())
+    };
+    // SAFETY: the closure calls nothing that is unsafe between fork and exec.
+    unsafe { command.pre_exec(by_default) };
     let child = command.spawn().expect("holdup starts");
     std::thread::sleep(std::time::Duration::from_millis(100 * waits));
     // SAFETY: a child that is not reaped yet.

@@ -3,7 +3,7 @@
 //! The syscall alone misleads: a thread in `clock_nanosleep` may block on a copy-on-write fault
 //! of its stack. So the task's state is asked first (Linux, include/linux/sched.h).
 
-use holdup_events::event::RawWait;
+use holdup_events::event::{RawWait, Timeout};
 use holdup_events::{ObjectKind, WaitReason};
 
 /// TASK_UNINTERRUPTIBLE.
@@ -73,7 +73,14 @@ fn uninterruptible(wait: &RawWait) -> WaitReason {
     }
 }
 
+/// TASK_FREEZABLE, since Linux 6.1 (include/linux/sched.h).
+const FREEZABLE: u32 = 0x2000;
+
 fn interruptible(wait: &RawWait) -> WaitReason {
+    if wait.syscall < 0 && wait.state & FREEZABLE != 0 {
+        // Frozen in user code (do_freezer_trap in kernel/signal.c). A userfaultfd wait is not freezable.
+        return WaitReason::Stopped;
+    }
     if wait.syscall < 0 {
         // A fault that waits interruptibly (userfaultfd), or a kernel thread that serves the program.
         return WaitReason::Fault;
@@ -120,15 +127,20 @@ fn by_syscall(wait: &RawWait) -> WaitReason {
 /// The protocol of the futex word, told from operation and expected value.
 ///
 /// "2" is "locked, with waiters" in glibc's and musl's low-level lock, in Rust's std and in Go's
-/// runtime lock. glibc's pthread_join waits on the kernel's tid word with a shared futex.
+/// runtime lock. glibc's pthread_join waits on the kernel's tid word with a shared futex. Since 2.43 it waits on a word of its own
+/// with the value 2 or 1, and then too by FUTEX_WAIT_BITSET with CLOCK_REALTIME: without a timeout no shared mutex does.
 fn futex(wait: &RawWait) -> WaitReason {
     const PRIVATE: u32 = 128;
+    const REALTIME: u32 = 256;
     let shared = wait.op & PRIVATE == 0;
+    let is_untimed_by_date = wait.op & REALTIME != 0 && wait.timeout == Timeout::default();
     match (wait.op & 0x7f, wait.value) {
         // FUTEX_LOCK_PI, FUTEX_LOCK_PI2, FUTEX_WAIT_REQUEUE_PI
         (6 | 13, _) => WaitReason::Lock,
         (11, _) => WaitReason::Park,
+        (9, 1 | 2) if shared && is_untimed_by_date => WaitReason::Join,
         (0 | 9, 2) => WaitReason::Lock,
+        (0 | 9, value) if is_owned_with_waiters(value) => WaitReason::Lock,
         // A tid: small, positive, and never 0; process-shared objects use small counters as well, but tids of
         // threads that are joined are above the first few hundred.
         (0 | 9, value) if shared && (300..0x40_0000).contains(&value) => WaitReason::Join,
@@ -137,6 +149,15 @@ fn futex(wait: &RawWait) -> WaitReason {
         (0 | 9, _) => WaitReason::Park,
         _ => WaitReason::Kernel,
     }
+}
+
+/// The highest bit says that others wait, and the rest is small: the owner's thread number in a robust mutex of glibc
+/// (FUTEX_WAITERS in include/uapi/linux/futex.h) and in a mutex of musl, the number of threads in musl's internal lock.
+fn is_owned_with_waiters(value: u32) -> bool {
+    const WAITERS: u32 = 0x8000_0000;
+    const NUMBER: u32 = 0x3fff_ffff;
+    const NUMBER_MAX: u32 = 0x40_0000;
+    value & WAITERS != 0 && (1..NUMBER_MAX).contains(&(value & NUMBER))
 }
 
 fn by_object(kind: ObjectKind) -> WaitReason {
@@ -192,6 +213,20 @@ mod tests {
         assert_eq!(futex_reason(128, 7), WaitReason::Barrier, "pthread_barrier_wait");
         assert_eq!(futex_reason(265, 4711), WaitReason::Join, "pthread_join");
         assert_eq!(futex_reason(134, 0), WaitReason::Lock, "priority inheritance");
+        assert_eq!(futex_reason(0, 0x8000_1267), WaitReason::Lock, "a robust mutex of glibc");
+        assert_eq!(futex_reason(128, 0x8000_1267), WaitReason::Lock, "a mutex of musl");
+        assert_eq!(futex_reason(128, 0x8000_0002), WaitReason::Lock, "musl's internal lock");
+        assert_eq!(futex_reason(265, 2), WaitReason::Join, "pthread_join of glibc 2.43");
+        assert_eq!(futex_reason(265, 1), WaitReason::Join, "pthread_join of glibc 2.43");
+        let timeout = Timeout::After(holdup_events::Duration(1));
+        let timed = RawWait { state: 0x2001, syscall: 202, op: 265, value: 2, timeout, ..RawWait::default() };
+        assert_eq!(classify(&timed), WaitReason::Lock, "a process-shared mutex with a timeout");
+    }
+
+    #[test]
+    fn frozen_threads_are_stopped() {
+        assert_eq!(reason(0x2001, -1), WaitReason::Stopped);
+        assert_eq!(reason(0x1, -1), WaitReason::Fault, "userfaultfd");
     }
 
     #[test]

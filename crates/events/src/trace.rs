@@ -77,9 +77,9 @@ impl Trace {
         Timestamp(self.manifest.end_ns)
     }
 
-    /// The program was attached to or watched, and went on when the recording ended: there is no run that could be shorter.
+    /// The program was attached to or watched and went on when the recording ended: there is no run that could be shorter.
     pub fn is_part_of_run(&self) -> bool {
-        matches!(self.manifest.mode.as_str(), "attach" | "watch")
+        matches!(self.manifest.mode.as_str(), "all" | "attach" | "watch")
             && self.target_threads().any(|thread| self.threads[thread.index()].alive_at_end)
     }
 

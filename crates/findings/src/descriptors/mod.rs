@@ -124,6 +124,8 @@ impl Role {
             Role::GcWork if for_thread => Some(Class::GcWait),
             Role::WorkWait | Role::IoPoll => Some(Class::WorkWait),
             Role::JoinWait => Some(Class::JoinWait),
+            // No lock is a read of a pipe or of a ring: a function that takes one, such as fgets, waits for data there.
+            Role::Lock if matches!(reason, Pipe | IoUring) => None,
             Role::Lock => Some(Class::LockWait),
             Role::Timer => Some(Class::Sleep),
             _ => None,

@@ -58,3 +58,15 @@ fn a_span_that_never_begins_or_of_no_kind_is_refused() {
     let text = format!("{HEAD}name = \"x\"\nkind = \"user\"\nentry = [\"f\"]\n{many}");
     assert_eq!(file::parse(&text).unwrap_err(), DescriptorError::TooMany);
 }
+
+#[test]
+fn a_read_of_a_pipe_is_no_lock_whatever_function_it_is_in() {
+    use holdup_events::WaitReason::{IoUring, Lock, Park, Pipe, Sleep};
+    for reason in [Lock, Park, Sleep] {
+        assert_eq!(Role::Lock.class_blocked(reason), Some(Class::LockWait), "{reason:?}");
+    }
+    for reason in [Pipe, IoUring] {
+        assert_eq!(Role::Lock.class_blocked(reason), None, "{reason:?}");
+    }
+    assert_eq!(Role::WorkWait.class_blocked(Pipe), Some(Class::WorkWait));
+}

@@ -15,7 +15,7 @@
 //! connects has one that the kernel chose), and the one that accepts connections is asked; where neither is seen, the one asks that
 //! woke the other first. The gain's upper end is the time in which such a wait was all that went on; the lower end is none:
 //! whether a question needs the answer to the one before, nothing here tells. Where there were fewer than two at once, on
-//! average, or as many as there are threads that ask, and it is known who asks whom, it is likely; else, and of peers elsewhere, it is
+//! average, or as many as there are threads that ask (however many), and it is known who asks whom, it is likely; else, and of peers elsewhere, it is
 //! a hint. Questions that go out in groups are batch-straggler's.
 //!
 //! ## What to do
@@ -60,7 +60,7 @@ const AT_ONCE_SURE: f64 = 2.0;
 /// Of the threads that ask, so many at once are all.
 const POOL_MIN: f64 = 0.8;
 
-/// With so many at once it is not the asking.
+/// With so many at once, and threads that ask for nothing, the number of threads is not the limit.
 const AT_ONCE_MAX: f64 = 8.0;
 
 /// Of the waiting so much is for one address, if that one is told as whom it asks.
@@ -78,8 +78,8 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
 fn told<'a>(scene: &Scene<'a>) -> impl Iterator<Item = (&'a Asking, f64)> {
     let in_groups = |one: &&Asking| one.peer.is_some_and(|peer| batch_straggler::tells_of(scene, peer));
     let asking = scene.derived.asking.iter().filter(move |one| !in_groups(one));
-    let few = asking.filter(|one| one.waits >= WAITS_MIN && one.at_once() < AT_ONCE_MAX);
-    few.map(move |one| (one, alone(scene, one))).filter(|(_, share)| *share >= SHARE_MIN).take(NAMED_MAX)
+    let limited = asking.filter(|one| one.waits >= WAITS_MIN && (one.at_once() < AT_ONCE_MAX || is_pool(one)));
+    limited.map(move |one| (one, alone(scene, one))).filter(|(_, share)| *share >= SHARE_MIN).take(NAMED_MAX)
 }
 
 /// The waits that are told of.
@@ -90,6 +90,13 @@ pub(super) fn waits<'a>(scene: &Scene<'a>) -> impl Iterator<Item = &'a Charge> {
 /// Whether it is told that others wait for that process's answers.
 pub(super) fn tells_of(scene: &Scene, peer: ProcessId) -> bool {
     told(scene).any(|(asking, _)| asking.peer == Some(peer))
+}
+
+/// Whether all threads that ask do so nearly all the time: their number is the limit, however many they are. A thread that polls may
+/// have several questions under way.
+fn is_pool(asking: &Asking) -> bool {
+    let threads = asking.threads.len() as f64;
+    (POOL_MIN * threads..=threads).contains(&asking.at_once())
 }
 
 /// Who polls waits longer than for the answer.
@@ -129,10 +136,7 @@ fn finding(scene: &Scene, asking: &Asking, share: f64) -> Charged {
     summary.extend(scene.charged_come_from(&asking.waited));
     let blocking = known_waits::of(scene, &asking.waited, |runtime| &runtime.blocking);
     summary.extend(blocking.iter().map(|one| one.sentence.clone()));
-    // All of the few threads that ask do so all the time: more would ask more at once. Of who polls each may ask several.
-    let threads = asking.threads.len() as f64;
-    let is_pool = (POOL_MIN * threads..=threads).contains(&at_once);
-    let sure = match asking.is_sure && (at_once < AT_ONCE_SURE || is_pool) {
+    let sure = match asking.is_sure && (at_once < AT_ONCE_SURE || is_pool(asking)) {
         true => Confidence::Medium,
         false => Confidence::Low,
     };

@@ -88,9 +88,13 @@ const SCHED_YIELD: i32 = 24;
 /// Where so many of the calls are messages of requests and answers, no buffer makes fewer of them.
 const MESSAGES_MAX: f64 = 0.5;
 
-/// What waiting costs: lock-contention and spin-wait count it.
-fn is_waiting(number: i32) -> bool {
-    matches!(number, FUTEX | SCHED_YIELD)
+/// x86-64's numbers of clone, fork, vfork, execve, exit, exit_group, execveat and clone3: calls that begin or end a thread, a process
+/// or a program. No buffer makes fewer of them; subprocess-per-item and thread-per-item judge them.
+const BEGIN_OR_END: [i32; 8] = [56, 57, 58, 59, 60, 231, 322, 435];
+
+/// Whether fewer of these calls are no remedy: lock-contention and spin-wait judge what waiting costs.
+fn is_not_repeated(number: i32) -> bool {
+    matches!(number, FUTEX | SCHED_YIELD) || BEGIN_OR_END.contains(&number)
 }
 
 pub(super) fn judge(scene: &Scene) -> Verdict {
@@ -111,7 +115,7 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
             .derived
             .syscalls
             .iter()
-            .filter(|call| call.number >= 0 && !is_waiting(call.number) && call.samples > 0)
+            .filter(|call| call.number >= 0 && !is_not_repeated(call.number) && call.samples > 0)
     };
     let mut ranked: Vec<&SyscallUse> = calls().collect();
     ranked.sort_by_key(|call| (std::cmp::Reverse(call.samples), call.number));
@@ -217,7 +221,7 @@ fn evidence(scene: &Scene, worst: &SyscallUse) -> Vec<Evidence> {
 
 /// In a syscall that asks for work.
 fn inside(sample: &SampleRow) -> bool {
-    sample.in_kernel && sample.syscall >= 0 && !is_waiting(sample.syscall)
+    sample.in_kernel && sample.syscall >= 0 && !is_not_repeated(sample.syscall)
 }
 
 /// What the samples look like in their order.

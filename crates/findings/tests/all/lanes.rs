@@ -360,6 +360,18 @@ fn syscall_storm_fires_on_many_short_calls() {
 }
 
 #[test]
+fn calls_that_end_a_process_or_begin_one_are_no_storm() {
+    for syscall in [231, 60, 59, 56] {
+        check_lanes(&format!(
+            "@cpus 1\n@repeat 50\n@silent syscall-storm\n\
+             @samples A 0..1 {syscall} main;end\n@samples A 1..2 user main;end\n@samples A 2..4 {syscall} main;end\n\
+             @samples A 4..5 user main;end\n@samples A 5..6 {syscall} main;end\n\
+             A  000000\n"
+        ));
+    }
+}
+
+#[test]
 fn a_few_long_reads_are_not_a_storm() {
     // As large a share inside read, but in runs: long calls.
     check_lanes(
