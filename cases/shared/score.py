@@ -1,6 +1,7 @@
 """Scores the verdicts on a case: the culprit first on the slow twin, silence about it on the fixed one."""
 
 import json
+import statistics
 
 # What is said of the machine, not of the program. Where a case does not expect it, it has no rank, and is told apart.
 MACHINE = ("noisy-neighbour", "cpu-stolen")
@@ -133,6 +134,8 @@ def summary(scores):
     judged = [score for score in scores.values() if "expected" in score]
     pairs = [score for score in judged if "rank" in score]
     forecasts = [score for score in pairs if score["covered"] is not None]
+    estimated = [score for score in forecasts if score["forecast"]["likely"] is not None]
+    errors = [abs(score["forecast"]["likely"] - score["measured"]) for score in estimated]
     return {
         "cases": len(scores),
         "judged": len(judged),
@@ -145,7 +148,9 @@ def summary(scores):
         "forecasts": len(forecasts),
         "covered": sum(score["covered"] for score in forecasts),
         "disturbed": sum(score["disturbed"] >= DISTURBED_MIN for score in judged),
-        "mean_error": mean([abs(score["forecast"]["likely"] - score["measured"]) for score in forecasts]),
+        "estimated": len(errors),
+        "mean_error": mean(errors),
+        "median_error": round(statistics.median(errors), 4) if errors else None,
     }
 
 
@@ -156,7 +161,9 @@ def mean(values):
 def summary_line(of):
     line = f"{of['first']} of {of['pairs']} first, {of['top_three']} in top three, {of['false_alarms']} false alarms"
     if of["forecasts"]:
-        line += f", forecast covered {of['covered']} of {of['forecasts']} ({of['mean_error'] * 100:.0f} points off on average)"
+        line += f", forecast covered {of['covered']} of {of['forecasts']}"
+    if of["estimated"]:
+        line += f", likely gain of {of['estimated']}: error {of['median_error'] * 100:.0f} points in the median, {of['mean_error'] * 100:.0f} on average"
     if of["disturbed"]:
         line += f"\n{of['disturbed']} of {of['judged']} were recorded while others took CPU time: on a quiet machine they say more"
     return line
