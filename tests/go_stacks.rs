@@ -40,7 +40,7 @@ fn c_has_its_callers_in_every_kind_of_binary() {
             assert!(output.status.success(), "{}", stderr(&output));
         };
         run(&["run", "-o", "c.holdup", "--", scratch.join("calls").to_str().expect("a path")]);
-        run(&["export", "--to", "folded", "-o", "c.folded", "c.holdup"]);
+        run(&["export", "--to", "folded", "--force", "-o", "c.folded", "c.holdup"]);
         let stacks = std::fs::read_to_string(scratch.join("c.folded")).expect("stacks");
         let whole = stacks.lines().filter(|line| line.contains("main.piece;main._Cfunc_burn;")).count();
         let called = stacks.lines().filter(|line| line.contains("runtime.asmcgocall;")).count();
