@@ -158,9 +158,12 @@ fn a_recorder_that_saved_nothing_says_so_by_its_status() {
     let mut sleeper = Command::new("sleep").arg("1000").spawn().unwrap();
     let line = format!("line:{}", fifo.display());
     let mut command = holdup(&scratch);
-    command.args(["watch", "--quiet", "-t", &line, "--after", "0s", "-o"]).arg(fifo.join("w.holdup"));
+    let folder = scratch.join("saved");
+    std::fs::create_dir(&folder).unwrap();
+    command.args(["watch", "--quiet", "-t", &line, "--after", "0s", "-o"]).arg(folder.join("w.holdup"));
     let mut child = command.arg(sleeper.id().to_string()).stderr(Stdio::piped()).spawn().unwrap();
     until_there(&fifo);
+    std::fs::remove_dir(&folder).unwrap();
     std::fs::OpenOptions::new().write(true).open(&fifo).unwrap().write_all(b"now\n").unwrap();
     let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
     assert!(said.any(|line| line.contains("holdup: not saved: ")), "nothing fired");
