@@ -78,7 +78,8 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
 fn told<'a>(scene: &Scene<'a>) -> impl Iterator<Item = (&'a Asking, f64)> {
     let in_groups = |one: &&Asking| one.peer.is_some_and(|peer| batch_straggler::tells_of(scene, peer));
     let asking = scene.derived.asking.iter().filter(move |one| !in_groups(one));
-    let limited = asking.filter(|one| one.waits >= WAITS_MIN && (one.at_once() < AT_ONCE_MAX || is_pool(one)));
+    let limited =
+        asking.filter(|one| one.waits >= WAITS_MIN && (one.at_once() < AT_ONCE_MAX || is_pool(one)));
     limited.map(move |one| (one, alone(scene, one))).filter(|(_, share)| *share >= SHARE_MIN).take(NAMED_MAX)
 }
 

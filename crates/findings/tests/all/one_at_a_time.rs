@@ -38,7 +38,8 @@ fn who_waits_for_each_answer_of_a_service_that_sleeps_asks_one_at_a_time() {
 
 #[test]
 fn a_wide_pool_whose_threads_all_wait_asks_no_more_than_it_has_threads() {
-    let wide = format!("@cpus 10\n@repeat 20\n@q multiplex 7\n@p multiplex 232\n@s sleep\n@child B\n{IN_TURN}");
+    let wide =
+        format!("@cpus 10\n@repeat 20\n@q multiplex 7\n@p multiplex 232\n@s sleep\n@child B\n{IN_TURN}");
     let analysis = check_lanes(&(wide + &others(8)));
     let finding = found(&analysis).expect("a finding");
     assert_eq!(finding.confidence, Confidence::Medium, "{finding:#?}");
@@ -47,8 +48,10 @@ fn a_wide_pool_whose_threads_all_wait_asks_no_more_than_it_has_threads() {
 
 #[test]
 fn many_at_once_of_more_threads_are_not_limited_by_their_number() {
-    let head = "@cpus 10\n@repeat 20\n@q multiplex 7\n@p multiplex 232\n@s sleep\n@child B\n@silent one-at-a-time\n";
-    let mut lanes: String = (IN_TURN.to_owned() + &others(8)).lines().map(|line| twice(line) + "\n").collect();
+    let head =
+        "@cpus 10\n@repeat 20\n@q multiplex 7\n@p multiplex 232\n@s sleep\n@child B\n@silent one-at-a-time\n";
+    let mut lanes: String =
+        (IN_TURN.to_owned() + &others(8)).lines().map(|line| twice(line) + "\n").collect();
     // As many again, which ask half of the time.
     for number in 0..8u8 {
         lanes += &format!("{}  .{}qqqqqqqq..........\n", char::from(b'L' + number), number + 2);
