@@ -92,9 +92,14 @@ fn number(record: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(record[at..at + 4].try_into().unwrap())
 }
 
+/// Passes by process and place.
+type Passes = BTreeMap<(u32, u32), u64>;
+/// Waits by lock.
+type Waits = BTreeMap<u32, u64>;
+
 /// How often each place was passed, and how many waits there were for each lock, in this form. Rights are given up as a recorder
 /// does, so run it in a thread of its own.
-fn counted(probes: ProbeForm) -> (BTreeMap<(u32, u32), u64>, BTreeMap<u32, u64>, [u32; 2]) {
+fn counted(probes: ProbeForm) -> (Passes, Waits, [u32; 2]) {
     let (probed, other) = (start(), start());
     let tgids = [probed.id(), other.id()];
     let options = Options {
