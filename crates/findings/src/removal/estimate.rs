@@ -27,7 +27,7 @@ pub fn is_reproduced(unchanged: f64) -> bool {
 
 /// The likely gain between bounds that were forecast; `None` where these are too far apart.
 pub fn likely(gain: Gain) -> Option<f64> {
-    (gain.high - gain.low <= DISTANCE_MAX).then(|| gain.low + POSITION * (gain.high - gain.low))
+    (gain.high - gain.low <= DISTANCE_MAX).then_some(gain.low + POSITION * (gain.high - gain.low))
 }
 
 /// Rules whose causes are waits alone: without them the program does the same work.
