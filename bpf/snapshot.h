@@ -27,7 +27,7 @@ int on_snapshot(struct bpf_iter__task *ctx)
 	snapshot.queue_ns = bpf_core_field_exists(task->sched_info) ? task->sched_info.run_delay : ~0ULL;
 	snapshot.state = task->__state;
 	snapshot.on_cpu = task->on_cpu;
-	snapshot.wait.syscall = -1;
+	snapshot.wait.syscall = task->flags & PF_KTHREAD ? WIRE_CALL_OF_KERNEL_THREAD : -1;
 	if (snapshot.thread.target && !(task->flags & PF_KTHREAD) && snapshot.state && !(snapshot.state & TASK_DEAD_BITS) &&
 	    !task->on_cpu) {
 		if (BPF_CORE_READ_BITFIELD_PROBED(task, in_iowait))

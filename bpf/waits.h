@@ -337,9 +337,11 @@ static __always_inline void describe_restart(struct task_struct *task, const str
 		wait->syscall = SYS_FUTEX;
 		wait->timeout = until(!(call->arguments[1] & FUTEX_CLOCK_REALTIME), BPF_CORE_READ(task, restart_block.futex.time));
 	} else {
+		__u64 end_ns = flags ? poll_end_ns(task) : 0;
+
 		wait->syscall = SYS_POLL;
-		if (flags && poll_end_ns(task))
-			wait->timeout = until(1, poll_end_ns(task));
+		if (end_ns)
+			wait->timeout = until(1, end_ns);
 	}
 }
 
@@ -370,8 +372,12 @@ __noinline int describe_own_wait(struct wire_wait *wait)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 
-	if (!wait || (task->flags & PF_KTHREAD))
+	if (!wait)
 		return 0;
+	if (task->flags & PF_KTHREAD) {
+		wait->syscall = WIRE_CALL_OF_KERNEL_THREAD;
+		return 0;
+	}
 	describe_wait(task, wait, true);
 	if (wait->object_kind == WIRE_OBJECT_FILE)
 		name_waited_file(wait);

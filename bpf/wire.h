@@ -166,8 +166,11 @@ enum wire_object {
 	WIRE_OBJECT_FD = 13,        /* kind unknown: the number of the descriptor */
 };
 
+/* Stored as the syscall of a kernel thread, which makes none. */
+#define WIRE_CALL_OF_KERNEL_THREAD (-2)
+
 struct wire_wait {
-	/* As x86-64 numbers it (call_x86_64.h), or what restart_syscall goes on with, or 60 of a thread that ends; -1: an exception (page fault) or interrupt */
+	/* As x86-64 numbers it (call_x86_64.h), or what restart_syscall goes on with, or 60 of a thread that ends; -1: an exception (page fault) or interrupt; -2: WIRE_CALL_OF_KERNEL_THREAD */
 	wire_s32 syscall;
 	wire_u32 object_kind; /* enum wire_object */
 	wire_u64 object;

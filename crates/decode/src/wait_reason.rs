@@ -48,6 +48,9 @@ pub fn classify(wait: &RawWait) -> WaitReason {
     if wait.syscall == i32::MIN {
         return WaitReason::Unknown;
     }
+    if wait.syscall == RawWait::KERNEL_THREAD {
+        return if wait.in_iowait { WaitReason::Disk } else { WaitReason::Kernel };
+    }
     if wait.state & UNINTERRUPTIBLE != 0 { uninterruptible(wait) } else { interruptible(wait) }
 }
 
@@ -82,7 +85,7 @@ fn interruptible(wait: &RawWait) -> WaitReason {
         return WaitReason::Stopped;
     }
     if wait.syscall < 0 {
-        // A fault that waits interruptibly (userfaultfd), or a kernel thread that serves the program.
+        // A fault that waits interruptibly (userfaultfd).
         return WaitReason::Fault;
     }
     match wait.syscall {
@@ -227,6 +230,16 @@ mod tests {
     fn frozen_threads_are_stopped() {
         assert_eq!(reason(0x2001, -1), WaitReason::Stopped);
         assert_eq!(reason(0x1, -1), WaitReason::Fault, "userfaultfd");
+    }
+
+    #[test]
+    fn kernel_threads_have_no_page_faults() {
+        for state in [0x1, 0x2, 0x2001, 0x402] {
+            assert_eq!(reason(state, RawWait::KERNEL_THREAD), WaitReason::Kernel, "{state:#x}");
+        }
+        let syscall = RawWait::KERNEL_THREAD;
+        let reads = RawWait { state: 2, in_iowait: true, syscall, ..RawWait::default() };
+        assert_eq!(classify(&reads), WaitReason::Disk);
     }
 
     #[test]

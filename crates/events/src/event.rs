@@ -108,7 +108,7 @@ pub struct RawWait {
     pub in_iowait: bool,
     /// It waits for its address space's `mmap_lock`.
     pub mmap_lock: bool,
-    /// Syscall number; -1 exception; `i32::MIN` not known; below -1 see [`RawWait::because`].
+    /// Syscall number; -1 exception; [`RawWait::KERNEL_THREAD`]; `i32::MIN` not known; near that see [`RawWait::because`].
     pub syscall: i32,
     /// What `object` is.
     pub object_kind: ObjectKind,
@@ -168,6 +168,9 @@ pub struct Affinity {
 const REASON_FIRST: i32 = i32::MIN + 1;
 
 impl RawWait {
+    /// Stored as the syscall of a kernel thread, which makes none (`WIRE_CALL_OF_KERNEL_THREAD` in `bpf/wire.h`).
+    pub const KERNEL_THREAD: i32 = -2;
+
     /// A wait of which a source knows why, in place of what the kernel shows.
     pub fn because(reason: WaitReason) -> RawWait {
         RawWait { state: 1, syscall: REASON_FIRST + i32::from(reason as u8), ..RawWait::default() }

@@ -6,6 +6,9 @@ pub fn syscall_name(number: i32) -> &'static str {
     if number == -1 {
         return "exception";
     }
+    if number == holdup_events::event::RawWait::KERNEL_THREAD {
+        return "kernel thread";
+    }
     let (names, first) = match is_ring_operation(number) {
         true => (&OPERATIONS[..], RING_OPERATIONS),
         false => (&NAMES[..], 0),
