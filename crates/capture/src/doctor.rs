@@ -11,6 +11,7 @@ use std::io;
 
 use holdup_events::recording::Rung;
 
+use crate::bpf::uprobes;
 use crate::host::{Facts, OTHER_NUMBERS, capability, is_in_first_pid_namespace};
 use crate::privileges::{LENT, for_setcap};
 
@@ -251,7 +252,9 @@ fn runtime_probes(facts: &Facts) -> Finding {
     const PROBED: &str =
         "functions of runtimes can be probed: stops of Go and HotSpot and waits of goroutines are recorded";
     let lacking = "stops of Go and HotSpot are known from stacks alone";
+    // The form that a recording uses.
     let tried = match tries::function_probe() {
+        Ok(()) if !uprobes::has_reliable_links() => tries::single_function_probe(),
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => tries::single_function_probe(),
         tried => tried,
     };
@@ -264,7 +267,7 @@ fn runtime_probes(facts: &Facts) -> Finding {
         }
         Err(error) if error.raw_os_error() == Some(libc::EACCES) && !facts.may(capability::SYS_ADMIN) => {
             let what = format!(
-                "before Linux 6.6 probing functions of one process needs cap_sys_admin, which is missing: {lacking}"
+                "on this kernel probing functions of one process needs cap_sys_admin, which is missing: {lacking}"
             );
             (State::Degraded, what, "run holdup as root".to_owned())
         }

@@ -1,6 +1,7 @@
 //! Attaching a program to instructions of one process, in the form that the kernel offers.
 //!
-//! From Linux 6.6 on one link holds many probes and needs no right beyond those that a recorder keeps. Before, each probe is a perf
+//! From Linux 6.6 on one link holds many probes and needs no right beyond those that a recorder keeps. Before, and where such links
+//! miss threads ([`has_reliable_links`]), each probe is a perf
 //! event of its own with the program behind a link (5.15); opening one takes CAP_SYS_ADMIN ([`EventOpener`]). Both forms follow all
 //! threads of one process, without the processes that it starts, and end with the recorder.
 
@@ -54,13 +55,18 @@ pub(super) enum Form {
 impl ProbeForm {
     /// The form on the kernel with these types; `None` if it has none.
     pub(super) fn on(self, types: &KernelTypes) -> Option<Form> {
-        let has_multi = types.has_function(MULTI_LINK) && !misses_threads(&crate::host::kernel_release());
+        let has_multi = types.has_function(MULTI_LINK) && has_reliable_links();
         match self {
             ProbeForm::Best if has_multi => Some(Form::Multi),
             _ if types.has_function(COOKIE) => Some(Form::Single),
             _ => None,
         }
     }
+}
+
+/// Whether links for many probes, if this kernel has them, follow all threads of a process.
+pub(crate) fn has_reliable_links() -> bool {
+    !misses_threads(&crate::host::kernel_release())
 }
 
 /// Whether links for many probes follow the first thread of a process alone, by the kernel's release (`6.6.13-…`): fixed in 6.6.33
@@ -206,7 +212,7 @@ impl Uprobes {
     ) -> Result<(), CaptureError> {
         let count = Count::take(&self.single, place.points.len()).ok_or_else(|| {
             failed(format!(
-                "more than {SINGLE_MAX} places: before Linux 6.6 each probe takes a perf event of its own"
+                "more than {SINGLE_MAX} places: on this kernel each probe takes a perf event of its own"
             ))
         })?;
         attached.count = Some(count);
@@ -223,7 +229,7 @@ impl Uprobes {
     /// An event at one instruction of a process, which is found by one of its threads.
     fn event(&self, point: &Point, place: &Place<'_>) -> Result<OwnedFd, CaptureError> {
         let opener = self.opener.as_ref().ok_or_else(|| {
-            failed("before Linux 6.6 probes at functions need CAP_SYS_ADMIN: run holdup as root")
+            failed("on this kernel probes at functions need CAP_SYS_ADMIN: run holdup as root")
         })?;
         let event_type = self.event_type.ok_or_else(|| failed("this kernel has no uprobes"))?;
         let path =
