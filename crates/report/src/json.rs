@@ -63,7 +63,7 @@ pub fn to_json_with(trace: &Trace, analysis: &Analysis, stacks: &StackAsk) -> Va
         "recovered": manifest.recovered,
         "ledger": ledger(analysis),
         "threads": derived.ledger.threads.iter().map(|one| thread(trace, one)).collect::<Value>(),
-        "findings": analysis.findings.iter().map(|one| findings::in_report(trace, one)).collect::<Value>(),
+        "findings": analysis.findings.iter().map(|one| findings::in_report(trace, &analysis.derived.ledger, one)).collect::<Value>(),
         "symptoms": analysis.symptoms.iter().map(|symptom| json!({
             "of": symptom.root,
             "shared": symptom.shared,

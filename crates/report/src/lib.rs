@@ -20,6 +20,7 @@ pub mod rows;
 pub mod stacks;
 pub mod terminal;
 pub mod text;
+mod throughput;
 pub mod viewer;
 mod what_if;
 

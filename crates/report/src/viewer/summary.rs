@@ -51,7 +51,7 @@ pub(super) fn of(viewer: &Viewer, thinned: &[String]) -> Value {
         ),
         ("threads", threads(viewer)),
         ("cpus", viewer.cpus.iter().map(cpu).collect()),
-        ("findings", findings.iter().map(|one| json::findings::in_viewer(trace, one)).collect()),
+        ("findings", findings.iter().map(|one| json::findings::in_viewer(trace, ledger, one)).collect()),
         ("symptoms", symptoms.iter().map(symptom).collect()),
         ("skipped", skipped.iter().map(|(rule, reason)| json!({"rule": rule, "reason": reason})).collect()),
         ("busiest", all.and_then(|all| all.derived.busiest.as_ref()).map_or(Value::Null, json::busiest)),

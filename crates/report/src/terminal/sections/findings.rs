@@ -1,13 +1,14 @@
 //! WHAT HOLDS IT UP: the ranked findings, what could not be judged, and honesty where nothing was found.
 
 use holdup_findings::derive::class::Class;
-use holdup_findings::{Confidence, Finding, Gain};
+use holdup_findings::{Confidence, Finding};
 
 use crate::numbers::{counted, percent, share, whole_percent};
 use crate::terminal::View;
 use crate::text::{Tint, clean, shell_word, width, wrap};
+use crate::throughput::{Measure, Throughput, measure};
 
-pub(super) const SUMMARY: &str = "What holds the program up, the surest gain first";
+pub(super) const SUMMARY: &str = "What holds the program up, the largest expected gain first";
 
 const INDENT: usize = 3;
 
@@ -80,17 +81,18 @@ fn moment_in(start_ns: u64, length_ns: u64) -> String {
     format!("{}.{:0width$}", at / whole, at % whole, width = count as usize)
 }
 
-/// Maximum number of busy CPUs of a process that counts as idle: what its waits cost shows only under load.
-const IDLE_MAX: f64 = 0.02;
+/// The gain in the measure of the recording.
+fn gain(view: &View, finding: &Finding) -> String {
+    match measure(view.trace, &view.analysis.derived.ledger) {
+        Measure::Time => saved(finding),
+        Measure::Throughput => throughput(finding),
+        Measure::Unknown => "gain unknown: nearly idle".to_owned(),
+    }
+}
 
 /// The likely gain with its bounds. Without a likely one, the bounds alone.
-fn gain(view: &View, finding: &Finding) -> String {
-    let Gain { low, high } = finding.gain;
-    if view.trace.is_part_of_run() {
-        let busy = share(view.analysis.derived.ledger.running_ns(), view.trace.wall().0);
-        return if busy < IDLE_MAX { "gain unknown: nearly idle".to_owned() } else { throughput(finding) };
-    }
-    let [low, high] = [low, high].map(whole_percent);
+fn saved(finding: &Finding) -> String {
+    let [low, high] = [finding.gain.low, finding.gain.high].map(whole_percent);
     match finding.likely.map(whole_percent) {
         Some(likely) => format!("gain {likely} % ({low}..{high})"),
         None if low == "0" => format!("gain up to {high} %"),
@@ -98,21 +100,16 @@ fn gain(view: &View, finding: &Finding) -> String {
     }
 }
 
-/// The same of a recording that covers a part of a longer run: how much more work would be done in the same time.
 fn throughput(finding: &Finding) -> String {
-    let Gain { low, high } = finding.gain;
-    let [low, high] = [low, high].map(times_as_much);
-    match finding.likely.map(times_as_much) {
-        Some(likely) => format!("throughput × {likely} ({low}..{high})"),
-        None => format!("throughput up to × {high}"),
+    let Throughput { low, likely, high } = Throughput::new(finding);
+    let low = format!("{low:.1}");
+    // Beyond ten times the figure says little.
+    let high = high.filter(|times| *times <= 10.0).map_or("10+".to_owned(), |times| format!("{times:.1}"));
+    match likely {
+        Some(likely) => format!("throughput × {likely:.1} ({low}..{high})"),
+        None if low == "1.0" => format!("throughput up to × {high}"),
+        None => format!("throughput × {low}..{high}"),
     }
-}
-
-/// Work in the same time, if the same work took this share less time. Beyond ten times the figure says little.
-fn times_as_much(gain: f64) -> String {
-    const MOST: f64 = 10.0;
-    let times = 1.0 / (1.0 - gain).max(1.0 / (2.0 * MOST));
-    if times > MOST { format!("{MOST:.0}+") } else { format!("{times:.1}") }
 }
 
 fn paragraph(view: &View, text: &str, indent: usize) -> Vec<String> {
