@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use holdup_events::Trace;
 use holdup_findings::Analysis;
-use holdup_findings::derive::stacks::{Folding, Profile, Selection};
+use holdup_findings::derive::stacks::{Folding, Selection};
 
 /// What everybody needs to know about a format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,8 +32,9 @@ pub enum Holds {
 
 /// Why a recording has nothing that a format can hold; `None` if it has something.
 pub fn nothing_to_export(trace: &Trace, holds: Holds) -> Option<&'static str> {
+    let any_lasts = |thread| trace.slices.of(thread).any(|slice| slice.duration().0 > 0);
     let is_empty = match holds {
-        Holds::Stacks => Profile::derive(trace, &Selection::all(), &Folding::none()).all.ns == 0,
+        Holds::Stacks => trace.samples.is_empty() && !trace.target_threads().any(any_lasts),
         Holds::Timeline => trace.wall().0 == 0 && trace.marks.is_empty() && trace.samples.is_empty(),
     };
     is_empty.then_some(match trace.allocations.is_empty() {
