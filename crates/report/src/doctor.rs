@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::text::{Style, TEXT_MIN, Tint, clean, left, width, wrap};
+use crate::text::{Style, Tint, clean, left, width, wrap};
 
 /// One thing that was tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,10 +89,7 @@ fn check(row: &DoctorRow, name_width: usize, style: &Style) -> Vec<String> {
     const STATUS_WIDTH: usize = 9;
     let behind = STATUS_WIDTH + name_width + 2;
     let mut lines = Vec::new();
-    for (index, text) in wrap(&clean(&row.what), style.columns().saturating_sub(behind).max(TEXT_MIN), 0)
-        .into_iter()
-        .enumerate()
-    {
+    for (index, text) in wrap(&clean(&row.what), style.columns_behind(behind), 0).into_iter().enumerate() {
         lines.push(if index == 0 { text } else { format!("{:behind$}{text}", "") });
     }
     let status = style.paint(row.status.tint(), &left(row.status.name(), STATUS_WIDTH));
@@ -154,10 +151,7 @@ pub fn render_programs(rows: &[ProgramRow], style: &Style) -> String {
             Some(reason) => {
                 let behind = name_width + 2;
                 let text = format!("missing: {}", clean(reason));
-                for (index, part) in wrap(&text, style.columns().saturating_sub(behind).max(TEXT_MIN), 0)
-                    .into_iter()
-                    .enumerate()
-                {
+                for (index, part) in wrap(&text, style.columns_behind(behind), 0).into_iter().enumerate() {
                     let before = if index == 0 { format!("{name}  ") } else { " ".repeat(behind) };
                     lines.push(format!("{before}{part}"));
                 }

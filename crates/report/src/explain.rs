@@ -3,7 +3,7 @@
 use holdup_findings::rules::RuleInfo;
 use serde_json::{Value, json};
 
-use crate::text::{Style, TEXT_MIN, Tint, left, wrap};
+use crate::text::{Style, Tint, left, wrap};
 
 /// Rules with their summaries.
 pub fn list(rules: &[RuleInfo], style: &Style) -> String {
@@ -11,9 +11,7 @@ pub fn list(rules: &[RuleInfo], style: &Style) -> String {
     let mut lines = Vec::new();
     for rule in rules {
         let behind = name_width + 2;
-        for (index, text) in
-            wrap(rule.summary, style.columns().saturating_sub(behind).max(TEXT_MIN), 0).iter().enumerate()
-        {
+        for (index, text) in wrap(rule.summary, style.columns_behind(behind), 0).iter().enumerate() {
             let name = if index == 0 { rule.name } else { "" };
             lines.push(format!("{}  {text}", style.paint(Tint::Strong, &left(name, name_width))));
         }

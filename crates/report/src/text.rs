@@ -52,6 +52,11 @@ impl Style {
         self.width.clamp(NARROWEST, WIDEST)
     }
 
+    /// Columns that are left for a text behind a mark of `behind` columns; never fewer than [`TEXT_MIN`].
+    pub(crate) fn columns_behind(&self, behind: usize) -> usize {
+        self.columns().saturating_sub(behind).max(TEXT_MIN)
+    }
+
     /// At most `columns` of a text that holds names; all of it where names are whole.
     pub(crate) fn fit(&self, text: &str, columns: usize) -> String {
         if self.whole { text.to_owned() } else { cut(text, columns) }
