@@ -163,8 +163,11 @@ fn a_recorder_that_saved_nothing_says_so_by_its_status() {
     command.args(["watch", "--quiet", "-t", &line, "--after", "0s", "-o"]).arg(folder.join("w.holdup"));
     let mut child = command.arg(sleeper.id().to_string()).stderr(Stdio::piped()).spawn().unwrap();
     until_there(&fifo);
+    // Opens once the recorder reads: it has looked at the folder by then.
+    let mut armed = std::fs::OpenOptions::new().write(true).open(&fifo).unwrap();
     std::fs::remove_dir(&folder).unwrap();
-    std::fs::OpenOptions::new().write(true).open(&fifo).unwrap().write_all(b"now\n").unwrap();
+    armed.write_all(b"now\n").unwrap();
+    drop(armed);
     let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
     assert!(said.any(|line| line.contains("holdup: not saved: ")), "nothing fired");
     send("-TERM", child.id());
