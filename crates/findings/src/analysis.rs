@@ -107,7 +107,7 @@ pub struct Derived {
 pub struct Analysis {
     /// The facts.
     pub derived: Derived,
-    /// The findings, the surest gain first.
+    /// The findings, the largest expected gain first.
     pub findings: Vec<Finding>,
     /// Findings that speak of the same lost time as one of `findings`, and became its evidence.
     pub symptoms: Vec<Symptom>,

@@ -152,9 +152,7 @@ fn reported<'a>(analysis: &'a OnceCell<Analysis>, subject: &str) -> Option<&'a F
         return findings.get(place_of(findings, name)?);
     }
     let name = subject.strip_prefix("lock:")?;
-    findings
-        .iter()
-        .find(|finding| finding.rule == "lock-contention" && folding::matches(name, &finding.subject))
+    findings.iter().find(|finding| removal::is_of_lock(finding) && folding::matches(name, &finding.subject))
 }
 
 /// Position of a finding by its number in the report, or by its rule's name.

@@ -6,6 +6,7 @@ use crate::analysis::Derived;
 use crate::derive::class::Class;
 use crate::finding::{Finding, Gain};
 use crate::merging::Charged;
+use crate::rules;
 
 /// Position of the likely gain between the bounds of a forecast. Of the casebook's pairs whose cause was really removed, the
 /// median of the measured gains was at 0.79 to 0.86 (three line-ups of 47 and 48 pairs). The middle was off by 13 to 18 points
@@ -30,40 +31,13 @@ pub fn likely(gain: Gain) -> Option<f64> {
     (gain.high - gain.low <= DISTANCE_MAX).then_some(gain.low + POSITION * (gain.high - gain.low))
 }
 
-/// Rules whose causes are waits alone: without them the program does the same work.
-const WAITS_ALONE: [&str; 23] = [
-    "answer-timeout",
-    "barrier-straggler",
-    "batch-straggler",
-    "blocked-lock-holder",
-    "blocking-io",
-    "child-wait",
-    "connect-retry",
-    "cpu-stolen",
-    "cpu-throttled",
-    "delayed-ack",
-    "interpreter-lock",
-    "load-imbalance",
-    "noisy-neighbour",
-    "one-at-a-time",
-    "oversleep",
-    "oversubscription",
-    "pinned-together",
-    "pool-exhausted",
-    "pool-starved",
-    "serial-section",
-    "serial-step",
-    "skewed-workers",
-    "sync-per-item",
-];
-
-/// Lowers upper bounds to what the CPUs allow where the cause is waits: the work, which stays, takes at least its CPU time on all
+/// Lowers upper bounds to what the CPUs allow where the cause is waits alone: the work, which stays, takes at least its CPU time on all
 /// CPUs. Kernel and spinning time may go with the waits.
 pub fn bound_by_cpus(trace: &Trace, derived: &Derived, findings: &mut [Charged]) {
     let capacity_ns = f64::from(derived.occupancy.cpus.max(1)) * trace.wall().0.max(1) as f64;
     let most = 1.0 - derived.ledger.of(Class::Useful) as f64 / capacity_ns;
     for Charged { finding, .. } in findings {
-        if WAITS_ALONE.contains(&finding.rule) {
+        if rules::is_of_waits_alone(finding.rule) {
             finding.gain = bounded(finding.gain, most);
         }
     }

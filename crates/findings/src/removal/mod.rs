@@ -194,6 +194,11 @@ pub fn of_finding<'a>(
     }
 }
 
+/// Whether removing the cause of a finding is the same as removing the lock that is its subject.
+pub(crate) fn is_of_lock(finding: &Finding) -> bool {
+    finding.rule == "lock-contention"
+}
+
 /// The lock that a finding is about. Locks of two processes may have one name: then it is the one that the finding mostly charges.
 fn lock_of(facts: Facts, derived: &Derived, (finding, charge): (&Finding, &Charge)) -> Option<u32> {
     let number = |lock: &LockUse| {

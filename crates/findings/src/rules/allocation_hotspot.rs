@@ -49,6 +49,7 @@ use crate::wording::{bytes, percent, rounded};
 pub(super) const INFO: Info = Info {
     name: "allocation-hotspot",
     summary: "Much of the running time goes by allocating and freeing memory",
+    of_waits_alone: false,
 };
 
 /// Sites that are named.

@@ -36,8 +36,11 @@ use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{count, time};
 
-pub(super) const INFO: Info =
-    Info { name: "answer-timeout", summary: "Threads wait for an answer until they give up, and ask again" };
+pub(super) const INFO: Info = Info {
+    name: "answer-timeout",
+    summary: "Threads wait for an answer until they give up, and ask again",
+    of_waits_alone: true,
+};
 
 /// One alone may be a deadline.
 const TIMES_MIN: u64 = 2;

@@ -34,8 +34,11 @@ use crate::finding::Confidence;
 use crate::lateness::{self, MEETINGS_SURE, Said};
 use crate::scene::Scene;
 
-pub(super) const INFO: Info =
-    Info { name: "barrier-straggler", summary: "Threads that meet wait for one that was held up on its way" };
+pub(super) const INFO: Info = Info {
+    name: "barrier-straggler",
+    summary: "Threads that meet wait for one that was held up on its way",
+    of_waits_alone: true,
+};
 
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     lateness::judge(scene, INFO.name, |used| used.straggle, |used| said(scene, used))

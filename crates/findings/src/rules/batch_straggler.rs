@@ -44,6 +44,7 @@ use crate::wording::{count, percent, time};
 pub(super) const INFO: Info = Info {
     name: "batch-straggler",
     summary: "Questions go out in groups, and each group waits for its slowest answer",
+    of_waits_alone: true,
 };
 
 /// Of the run, such waits must cost this part.

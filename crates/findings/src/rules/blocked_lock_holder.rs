@@ -44,6 +44,7 @@ use crate::wording::{count, percent, thread, time};
 pub(super) const INFO: Info = Info {
     name: "blocked-lock-holder",
     summary: "A thread sleeps or waits for I/O while it holds a lock that others wait for",
+    of_waits_alone: true,
 };
 
 /// Locks that are named; more would hide the first.

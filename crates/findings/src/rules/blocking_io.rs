@@ -40,8 +40,11 @@ use crate::rings;
 use crate::scene::{GAIN_MIN, Scene, syscall_said};
 use crate::wording::{count, percent, time};
 
-pub(super) const INFO: Info =
-    Info { name: "blocking-io", summary: "Threads wait for the disk while CPUs are idle" };
+pub(super) const INFO: Info = Info {
+    name: "blocking-io",
+    summary: "Threads wait for the disk while CPUs are idle",
+    of_waits_alone: true,
+};
 
 /// So few waits may be chance.
 const WAITS_SURE: u64 = 10;

@@ -38,6 +38,7 @@ use crate::wording::{percent, time};
 pub(super) const INFO: Info = Info {
     name: "child-wait",
     summary: "A program stands still while one child process after the other works",
+    of_waits_alone: true,
 };
 
 /// From so many children on, one after the other, it is a habit; fewer are steps of a script.

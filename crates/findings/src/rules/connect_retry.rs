@@ -36,6 +36,7 @@ use crate::wording::{count, percent, time};
 pub(super) const INFO: Info = Info {
     name: "connect-retry",
     summary: "Connections wait for a second, since their first packet got no answer",
+    of_waits_alone: true,
 };
 
 /// Less may be of one host that is gone.

@@ -31,8 +31,11 @@ use crate::derive::services::Service;
 use crate::scene::Scene;
 use crate::served::{self, Words};
 
-pub(super) const INFO: Info =
-    Info { name: "copy-heavy", summary: "Much of the running time goes by copying memory" };
+pub(super) const INFO: Info = Info {
+    name: "copy-heavy",
+    summary: "Much of the running time goes by copying memory",
+    of_waits_alone: false,
+};
 
 /// From this part of the running time on it is more than a hint.
 const MUCH: f64 = 1.0 / 3.0;

@@ -36,6 +36,7 @@ use crate::wording::{count, percent, thread, time};
 pub(super) const INFO: Info = Info {
     name: "cpu-stolen",
     summary: "The hypervisor gives CPUs to others while the program's threads are on them",
+    of_waits_alone: true,
 };
 
 pub(super) fn judge(scene: &Scene) -> Verdict {

@@ -38,6 +38,7 @@ use crate::wording::{count, percent, thread, time};
 pub(super) const INFO: Info = Info {
     name: "cpu-throttled",
     summary: "The control group's CPU quota is used up and threads must pause",
+    of_waits_alone: true,
 };
 
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {

@@ -31,8 +31,11 @@ use crate::finding::{Confidence, Evidence, Finding, Gain};
 use crate::scene::{EVIDENCE_MAX, Scene};
 use crate::wording::count;
 
-pub(super) const INFO: Info =
-    Info { name: "data-race", summary: "Two threads use the same memory without agreeing who goes first" };
+pub(super) const INFO: Info = Info {
+    name: "data-race",
+    summary: "Two threads use the same memory without agreeing who goes first",
+    of_waits_alone: false,
+};
 
 /// The name of the marks that tell races.
 const MARK: &str = "data-race";

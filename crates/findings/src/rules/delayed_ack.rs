@@ -44,8 +44,11 @@ use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{count, percent, thread, time};
 
-pub(super) const INFO: Info =
-    Info { name: "delayed-ack", summary: "Small writes wait 40 ms for the peer's delayed acknowledgement" };
+pub(super) const INFO: Info = Info {
+    name: "delayed-ack",
+    summary: "Small writes wait 40 ms for the peer's delayed acknowledgement",
+    of_waits_alone: true,
+};
 
 /// The kernel's shortest delay is 40 ms, by a timer that is late by up to two ticks of 1 to 4 ms (ns).
 const DELAY_NS: Range<u64> = 39_000_000..49_000_000;

@@ -31,8 +31,11 @@ use crate::derive::services::Service;
 use crate::scene::Scene;
 use crate::served::{self, Words};
 
-pub(super) const INFO: Info =
-    Info { name: "encode-heavy", summary: "Much of the running time goes by packing values to hand them on" };
+pub(super) const INFO: Info = Info {
+    name: "encode-heavy",
+    summary: "Much of the running time goes by packing values to hand them on",
+    of_waits_alone: false,
+};
 
 /// From this part of the running time on a program does little else than hand on what it has.
 const MUCH: f64 = 1.0 / 3.0;

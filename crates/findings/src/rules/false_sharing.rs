@@ -45,8 +45,11 @@ use crate::derive::lines::{SharedData, Sharing};
 use crate::scene::Scene;
 use crate::sharing;
 
-pub(super) const INFO: Info =
-    Info { name: "false-sharing", summary: "Threads write to data of their own that lie in one cache line" };
+pub(super) const INFO: Info = Info {
+    name: "false-sharing",
+    summary: "Threads write to data of their own that lie in one cache line",
+    of_waits_alone: false,
+};
 
 pub(super) fn judge(scene: &Scene) -> Verdict {
     sharing::needs_addresses(scene)?;

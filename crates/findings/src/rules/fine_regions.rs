@@ -40,6 +40,7 @@ use crate::wording::{count, thread, time};
 pub(super) const INFO: Info = Info {
     name: "fine-regions",
     summary: "Work is divided into pieces so small that one thread would be done sooner",
+    of_waits_alone: false,
 };
 
 /// Longer regions (ns) than a few times what handing over takes have another cause.

@@ -40,6 +40,7 @@ use crate::wording::{percent, time};
 pub(super) const INFO: Info = Info {
     name: "fine-tasks",
     summary: "Tasks are so small that handing them out takes longer than they do",
+    of_waits_alone: false,
 };
 
 /// So much of the process's running time goes into handing out.

@@ -42,8 +42,11 @@ use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{count, percent, thread, time};
 
-pub(super) const INFO: Info =
-    Info { name: "fork-pause", summary: "Threads stand still while one of them forks the process" };
+pub(super) const INFO: Info = Info {
+    name: "fork-pause",
+    summary: "Threads stand still while one of them forks the process",
+    of_waits_alone: false,
+};
 
 /// Between letting go of the lock and the child's birth the kernel copies what is left.
 const BIRTH_AFTER_MAX: Duration = Duration(5_000_000);

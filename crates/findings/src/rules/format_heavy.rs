@@ -31,8 +31,11 @@ use crate::derive::services::Service;
 use crate::scene::Scene;
 use crate::served::{self, Words};
 
-pub(super) const INFO: Info =
-    Info { name: "format-heavy", summary: "Much of the running time goes by making text, or reading it" };
+pub(super) const INFO: Info = Info {
+    name: "format-heavy",
+    summary: "Much of the running time goes by making text, or reading it",
+    of_waits_alone: false,
+};
 
 pub(super) fn judge(scene: &Scene) -> Verdict {
     let words = Words {

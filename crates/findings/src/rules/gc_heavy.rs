@@ -50,6 +50,7 @@ use crate::wording::{count, percent, thread, time};
 pub(super) const INFO: Info = Info {
     name: "gc-heavy",
     summary: "A collector that does not tell allocations takes a large part of the time",
+    of_waits_alone: false,
 };
 
 /// A thread that does less than this part of the program's own work is not whom collections hold up.

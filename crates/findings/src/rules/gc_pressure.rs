@@ -39,8 +39,11 @@ use crate::finding::{Confidence, Evidence, Finding, Gain};
 use crate::scene::{EVIDENCE_MAX, GAIN_MIN, Scene};
 use crate::wording::{count, percent, time};
 
-pub(super) const INFO: Info =
-    Info { name: "gc-pressure", summary: "Garbage collections take a large part of the threads' time" };
+pub(super) const INFO: Info = Info {
+    name: "gc-pressure",
+    summary: "Garbage collections take a large part of the threads' time",
+    of_waits_alone: false,
+};
 
 /// Functions that are named, and stacks that this takes.
 const LISTED_MAX: usize = 3;

@@ -38,6 +38,7 @@ use crate::wording::percent;
 pub(super) const INFO: Info = Info {
     name: "handshake-heavy",
     summary: "Much of the running time goes by making connections (TLS handshakes)",
+    of_waits_alone: false,
 };
 
 /// A program that spends so much of its running time so makes connections for what it does, not now and then.

@@ -41,8 +41,11 @@ use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{count, function, percent, thread, time};
 
-pub(super) const INFO: Info =
-    Info { name: "interpreter-lock", summary: "Threads of an interpreter take turns at its one lock" };
+pub(super) const INFO: Info = Info {
+    name: "interpreter-lock",
+    summary: "Threads of an interpreter take turns at its one lock",
+    of_waits_alone: true,
+};
 
 /// CPython's switch interval, and how late its timer may come (ns).
 const INTERVAL_NS: std::ops::Range<u64> = 4_900_000..7_000_000;

@@ -40,6 +40,7 @@ use crate::wording::{percent, thread, time};
 pub(super) const INFO: Info = Info {
     name: "load-imbalance",
     summary: "Threads that meet have unequal shares of work, and wait for the greatest",
+    of_waits_alone: true,
 };
 
 /// The part of the harm that members spent spinning, told by samples, beyond which a finding is likely at most.

@@ -61,8 +61,11 @@ use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{count, ends, percent, thread, time};
 
-pub(super) const INFO: Info =
-    Info { name: "lock-contention", summary: "Threads wait for a lock while CPUs are idle" };
+pub(super) const INFO: Info = Info {
+    name: "lock-contention",
+    summary: "Threads wait for a lock while CPUs are idle",
+    of_waits_alone: false,
+};
 
 /// What is said where CPUs were busy while a thread waited that hardly needs one.
 const BESIDE: &str =

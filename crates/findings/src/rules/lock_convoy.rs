@@ -47,6 +47,7 @@ use crate::wording::{count, percent, time};
 pub(super) const INFO: Info = Info {
     name: "lock-convoy",
     summary: "A lock is handed from sleeper to sleeper, and waking them takes the time",
+    of_waits_alone: false,
 };
 
 /// Locks that are named; more would hide the first.

@@ -55,6 +55,7 @@ use crate::wording::{self, count, percent, thread, time};
 pub(super) const INFO: Info = Info {
     name: "lone-worker",
     summary: "The run is as long as what one thread computes while others wait for it",
+    of_waits_alone: false,
 };
 
 /// It runs on the critical path for this part of the run, and accounts for as much of it in the bottle graph.

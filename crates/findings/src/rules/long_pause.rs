@@ -42,6 +42,7 @@ use crate::wording::thread;
 pub(super) const INFO: Info = Info {
     name: "long-pause",
     summary: "A thread waited for longer than the trigger that saved this allows",
+    of_waits_alone: false,
 };
 
 /// Pauses that are told, the first ones.

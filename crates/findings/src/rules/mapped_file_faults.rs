@@ -45,8 +45,11 @@ use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{bytes, count, percent, rounded, time};
 
-pub(super) const INFO: Info =
-    Info { name: "mapped-file-faults", summary: "Threads wait for the disk at pages of mapped files" };
+pub(super) const INFO: Info = Info {
+    name: "mapped-file-faults",
+    summary: "Threads wait for the disk at pages of mapped files",
+    of_waits_alone: false,
+};
 
 /// A program that starts has some hundreds: its own files.
 const FAULTS_MIN: u64 = 1000;

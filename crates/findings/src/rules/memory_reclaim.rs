@@ -50,6 +50,7 @@ use crate::wording::{bytes, count, percent, time};
 pub(super) const INFO: Info = Info {
     name: "memory-reclaim",
     summary: "Memory is short, and what is dropped is read from the disk again",
+    of_waits_alone: false,
 };
 
 /// Fewer times are no shortage.

@@ -37,6 +37,7 @@ use crate::wording::{count, rounded, thread};
 pub(super) const INFO: Info = Info {
     name: "migration-churn",
     summary: "Threads move from CPU to CPU all the time and leave warm caches",
+    of_waits_alone: false,
 };
 
 /// After a longer pause (ns) the caches are others', whichever CPU it is.

@@ -12,7 +12,7 @@ use crate::derive::parallel;
 use crate::derive::replay::Facts;
 use crate::derive::spin::SpinUse;
 use crate::derive::tasks::Handing;
-use crate::finding::{Confidence, Finding};
+use crate::finding::{Confidence, Finding, Gain};
 use crate::merging::{self, Charged, Symptom};
 use crate::removal;
 use crate::scene::{GAIN_MIN, Scene};
@@ -34,6 +34,8 @@ pub struct RuleInfo {
 struct Info {
     name: &'static str,
     summary: &'static str,
+    /// Its causes are waits alone: without them the program does the same work.
+    of_waits_alone: bool,
 }
 
 /// A rule's judgement: its findings, or why the recording does not allow one.
@@ -125,7 +127,7 @@ rules! {
 /// What all rules say.
 #[derive(Debug, Default)]
 pub struct Judgement {
-    /// Ranked, the surest gain first.
+    /// Ranked, the largest expected gain first.
     pub findings: Vec<Finding>,
     /// The slices that each of them charges.
     pub charges: Vec<Charge>,
@@ -154,9 +156,9 @@ const ALONE_BY_LOCK: &str = interpreter_lock::INFO.name;
 fn without_fallback(found: &mut Vec<Charged>) {
     let others = found.iter().map(|one| &one.finding).filter(|one| one.rule != FALLBACK && !is_hint(one));
     let by_lock = others.clone().any(|finding| finding.rule == ALONE_BY_LOCK);
-    let known = others.map(promised).fold(0.0, f64::max);
+    let known = others.map(expected).fold(0.0, f64::max);
     found
-        .retain(|one| one.finding.rule != FALLBACK || !by_lock && known < KNOWN_MIN * promised(&one.finding));
+        .retain(|one| one.finding.rule != FALLBACK || !by_lock && known < KNOWN_MIN * expected(&one.finding));
 }
 
 /// It gains something, tells of what is wrong, or is what was asked for.
@@ -167,8 +169,8 @@ fn is_worth_it(finding: &Finding) -> bool {
 /// Judges every rule.
 ///
 /// What a flight recorder saved it for comes first. Hints come last, whatever they promise. Work that may be needed comes after what
-/// surely gains something. Otherwise the lower bound of the gain decides, in steps of [`STEP`], then the upper bound, lowered where the
-/// finding is doubtful ([`DOUBTFUL`]), then confidence, then cost. The order of the registry breaks ties.
+/// surely gains something. Otherwise the expected gain decides, which is lower where the finding is doubtful ([`DOUBTFUL`]), then
+/// confidence, then cost. The order of the registry breaks ties.
 pub fn judge(facts: Facts, derived: &Derived) -> Judgement {
     let scene = Scene::new(facts.trace, derived, facts.timelines);
     let (mut found, mut skipped) = (Vec::new(), Vec::new());
@@ -201,8 +203,7 @@ pub fn judge(facts: Facts, derived: &Derived) -> Judgement {
         let rank = |finding: &Finding| (finding.rule != ASKED_FOR, is_hint(finding), is_behind(finding));
         rank(a)
             .cmp(&rank(b))
-            .then_with(|| sure_steps(b).cmp(&sure_steps(a)))
-            .then_with(|| promised(b).total_cmp(&promised(a)))
+            .then_with(|| expected(b).total_cmp(&expected(a)))
             .then_with(|| b.confidence.cmp(&a.confidence))
             .then_with(|| b.cost_ns.cmp(&a.cost_ns))
     });
@@ -259,22 +260,23 @@ pub(crate) fn spread_over(facts: Facts, derived: &Derived) -> f64 {
     serial_section::spread(&Scene::new(facts.trace, derived, facts.timelines))
 }
 
-/// Lower bounds that differ by less than this share of the run count as equal: upper bounds decide then.
-const STEP: f64 = 0.1;
+/// Weight of the part of a gain that is not sure: of the distance from the lower to the upper bound. The sure part has the weight 1.
+const POSSIBLE: f64 = 0.5;
 
-/// Weight of the upper bound of a finding whose confidence is not high: of two causes that may gain nearly the same, the surer
+/// Weight of the gain of a finding whose confidence is not high: of two causes that may gain nearly the same, the surer
 /// comes first.
 const DOUBTFUL: f64 = 0.85;
 
-/// What is surely gained, in whole steps.
-fn sure_steps(finding: &Finding) -> u32 {
-    (finding.gain.low / STEP) as u32
+/// The expected gain, by which findings are ranked.
+fn expected(finding: &Finding) -> f64 {
+    let Gain { low, high } = finding.gain;
+    let weight = if finding.confidence == Confidence::High { 1.0 } else { DOUBTFUL };
+    weight * (low + POSSIBLE * (high - low))
 }
 
-/// What may be gained, weighted by how sure the finding is.
-fn promised(finding: &Finding) -> f64 {
-    let weight = if finding.confidence == Confidence::High { 1.0 } else { DOUBTFUL };
-    weight * finding.gain.high
+/// Whether the causes that a rule reports are waits alone: without them the program does the same work.
+pub(crate) fn is_of_waits_alone(rule: &str) -> bool {
+    ALL.iter().any(|one| one.info.name == rule && one.info.of_waits_alone)
 }
 
 fn is_hint(finding: &Finding) -> bool {

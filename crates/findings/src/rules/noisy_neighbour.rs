@@ -44,8 +44,11 @@ use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{percent, stranger, time};
 
-pub(super) const INFO: Info =
-    Info { name: "noisy-neighbour", summary: "Other programs take CPUs that the program's threads wait for" };
+pub(super) const INFO: Info = Info {
+    name: "noisy-neighbour",
+    summary: "Other programs take CPUs that the program's threads wait for",
+    of_waits_alone: true,
+};
 
 /// Stretches looked at to share out the blame, by all groups of threads together: 20 million take about a tenth of a
 /// second. Many threads may wait for one CPU at a time, and each looks at all that it ran meanwhile.

@@ -46,6 +46,7 @@ use crate::wording::{count, percent, time};
 pub(super) const INFO: Info = Info {
     name: "one-at-a-time",
     summary: "A service is asked one thing at a time, and nothing else goes on meanwhile",
+    of_waits_alone: true,
 };
 
 /// Fewer questions may be a program's beginning.

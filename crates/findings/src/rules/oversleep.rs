@@ -58,6 +58,7 @@ use crate::wording::{count, function, percent, thread, time};
 pub(super) const INFO: Info = Info {
     name: "oversleep",
     summary: "Threads sleep by the clock, again and again, while nothing else goes on",
+    of_waits_alone: true,
 };
 
 /// A few sleeps are meant, ...

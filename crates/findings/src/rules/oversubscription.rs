@@ -51,6 +51,7 @@ use crate::wording::{count, percent, time};
 pub(super) const INFO: Info = Info {
     name: "oversubscription",
     summary: "More of the program's threads want to run than there are CPUs",
+    of_waits_alone: true,
 };
 
 /// Less of the threads' time on the queue than this is ordinary jitter.

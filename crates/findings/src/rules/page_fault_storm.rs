@@ -47,6 +47,7 @@ use crate::wording::{percent, rounded, time};
 pub(super) const INFO: Info = Info {
     name: "page-fault-storm",
     summary: "Much of the running time goes by getting memory from the kernel, page by page",
+    of_waits_alone: false,
 };
 
 /// Who keeps memory gives none back: to return what was got by so many faults takes a tenth to a third of their time.

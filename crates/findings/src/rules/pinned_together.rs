@@ -43,8 +43,11 @@ use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{count, percent, thread, time};
 
-pub(super) const INFO: Info =
-    Info { name: "pinned-together", summary: "Busy threads stay on one CPU while another one has room" };
+pub(super) const INFO: Info = Info {
+    name: "pinned-together",
+    summary: "Busy threads stay on one CPU while another one has room",
+    of_waits_alone: true,
+};
 
 /// Of the queueing, this share could have been running on other CPUs.
 const ROOM_SHARE_MIN: f64 = 0.5;

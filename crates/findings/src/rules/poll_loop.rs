@@ -49,8 +49,11 @@ use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{count, percent, thread, time};
 
-pub(super) const INFO: Info =
-    Info { name: "poll-loop", summary: "A thread sleeps and looks again instead of waiting for the event" };
+pub(super) const INFO: Info = Info {
+    name: "poll-loop",
+    summary: "A thread sleeps and looks again instead of waiting for the event",
+    of_waits_alone: false,
+};
 
 /// Fewer looks are not a loop.
 const LOOKS_MIN: u64 = 50;

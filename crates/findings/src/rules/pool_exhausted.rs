@@ -34,8 +34,11 @@ use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{self, count, percent, thread, time};
 
-pub(super) const INFO: Info =
-    Info { name: "pool-exhausted", summary: "Threads wait for one of a few things that others have" };
+pub(super) const INFO: Info = Info {
+    name: "pool-exhausted",
+    summary: "Threads wait for one of a few things that others have",
+    of_waits_alone: true,
+};
 
 /// Places that are named; more would hide the first.
 const PLACES_MAX: usize = 3;

@@ -53,6 +53,7 @@ use crate::wording::{count, percent, thread, time};
 pub(super) const INFO: Info = Info {
     name: "pool-starved",
     summary: "All workers of a pool wait for something slow while work is left",
+    of_waits_alone: true,
 };
 
 /// Workers that wait for work for more of their time than this have none left.

@@ -49,6 +49,7 @@ use crate::wording::{count, percent, thread, time};
 pub(super) const INFO: Info = Info {
     name: "preempted-lock-holder",
     summary: "A thread loses its CPU while it holds a lock that others wait for",
+    of_waits_alone: false,
 };
 
 /// Locks that are named; more would hide the first.

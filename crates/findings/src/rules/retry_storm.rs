@@ -33,8 +33,11 @@ use crate::finding::{Confidence, Finding};
 use crate::scene::Scene;
 use crate::wording::percent;
 
-pub(super) const INFO: Info =
-    Info { name: "retry-storm", summary: "Calls fail for now and are made again and again" };
+pub(super) const INFO: Info = Info {
+    name: "retry-storm",
+    summary: "Calls fail for now and are made again and again",
+    of_waits_alone: false,
+};
 
 /// Of the calls on a descriptor, so many fail.
 const AGAIN_SHARE_MIN: f64 = 0.5;

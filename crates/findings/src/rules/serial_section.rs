@@ -55,6 +55,7 @@ use crate::wording::{count, percent, thread, time};
 pub(super) const INFO: Info = Info {
     name: "serial-section",
     summary: "One thread works while the others wait for it and CPUs are idle",
+    of_waits_alone: true,
 };
 
 /// A thread does a fair part of the work if it ran at least this share of what the busiest one ran.

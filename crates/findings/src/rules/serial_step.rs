@@ -40,6 +40,7 @@ use crate::wording::{percent, thread, time};
 pub(super) const INFO: Info = Info {
     name: "serial-step",
     summary: "A job of many processes waits for one of them, beside which nothing goes on",
+    of_waits_alone: true,
 };
 
 /// Fewer children are a script's few steps.

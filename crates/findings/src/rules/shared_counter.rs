@@ -44,6 +44,7 @@ use crate::sharing;
 pub(super) const INFO: Info = Info {
     name: "shared-counter",
     summary: "Threads write to the same memory all the time, and wait for its cache line",
+    of_waits_alone: false,
 };
 
 /// Threads that wait for locks for more than this share of their time are put in order by these.

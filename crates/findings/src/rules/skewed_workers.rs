@@ -42,6 +42,7 @@ use crate::wording::{percent, time};
 pub(super) const INFO: Info = Info {
     name: "skewed-workers",
     summary: "Of several alike processes few have nearly all the work, and the others wait",
+    of_waits_alone: true,
 };
 
 /// Fewer answers may be a program's beginning.

@@ -44,8 +44,11 @@ use crate::finding::{Confidence, Evidence, Finding};
 use crate::scene::{EVIDENCE_MAX, GAIN_MIN, Scene};
 use crate::wording::{count, percent, thread, time};
 
-pub(super) const INFO: Info =
-    Info { name: "spin-wait", summary: "Threads wait by running: loops that only ask again" };
+pub(super) const INFO: Info = Info {
+    name: "spin-wait",
+    summary: "Threads wait by running: loops that only ask again",
+    of_waits_alone: false,
+};
 
 /// Loops that are named.
 const LOOPS_MAX: usize = 3;

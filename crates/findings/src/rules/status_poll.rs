@@ -35,8 +35,11 @@ use crate::derive::calls::CallUse;
 use crate::finding::{Confidence, Finding};
 use crate::scene::Scene;
 
-pub(super) const INFO: Info =
-    Info { name: "status-poll", summary: "A clock or a device's state is asked for again and again" };
+pub(super) const INFO: Info = Info {
+    name: "status-poll",
+    summary: "A clock or a device's state is asked for again and again",
+    of_waits_alone: false,
+};
 
 /// x86-64's numbers: ioctl(2), and those that only ask.
 const IOCTL: i32 = 16;

@@ -34,8 +34,11 @@ use crate::finding::{Evidence, Finding, Gain};
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{percent, time};
 
-pub(super) const INFO: Info =
-    Info { name: "stays-interpreted", summary: "A hot function is interpreted all along" };
+pub(super) const INFO: Info = Info {
+    name: "stays-interpreted",
+    summary: "A hot function is interpreted all along",
+    of_waits_alone: false,
+};
 
 /// Compiled code takes at most this part of the time.
 const COMPILED_MAX: f64 = 0.5;

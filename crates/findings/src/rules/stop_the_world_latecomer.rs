@@ -53,6 +53,7 @@ use crate::wording::{count, time};
 pub(super) const INFO: Info = Info {
     name: "stop-the-world-latecomer",
     summary: "Collections that stop all threads wait for the last one to stop",
+    of_waits_alone: false,
 };
 
 /// From so many pauses on it is no chance.

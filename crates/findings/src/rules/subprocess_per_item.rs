@@ -44,8 +44,11 @@ use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{percent, time};
 
-pub(super) const INFO: Info =
-    Info { name: "subprocess-per-item", summary: "A process is started for every little piece of work" };
+pub(super) const INFO: Info = Info {
+    name: "subprocess-per-item",
+    summary: "A process is started for every little piece of work",
+    of_waits_alone: false,
+};
 
 /// Fewer children are not one an item.
 const CHILDREN_MIN: usize = 20;

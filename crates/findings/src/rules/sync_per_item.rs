@@ -44,6 +44,7 @@ use crate::wording::{count, percent, time};
 pub(super) const INFO: Info = Info {
     name: "sync-per-item",
     summary: "Data is forced to the disk item by item, and threads wait for it",
+    of_waits_alone: true,
 };
 
 /// Syncs for this share of the disk wait make them the cause.

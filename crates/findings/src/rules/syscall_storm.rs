@@ -52,8 +52,11 @@ use crate::rings;
 use crate::scene::{EVIDENCE_MAX, Scene};
 use crate::wording::{count, percent, rounded, time};
 
-pub(super) const INFO: Info =
-    Info { name: "syscall-storm", summary: "Much of the CPU time goes into many small syscalls" };
+pub(super) const INFO: Info = Info {
+    name: "syscall-storm",
+    summary: "Much of the CPU time goes into many small syscalls",
+    of_waits_alone: false,
+};
 
 /// Fewer samples cannot place a share of a fifth to better than six points.
 const SAMPLES_MIN: u64 = 200;

@@ -44,8 +44,11 @@ use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{count, percent, rounded, thread, time};
 
-pub(super) const INFO: Info =
-    Info { name: "task-lock", summary: "Tasks wait for a lock while their runtime's threads idle" };
+pub(super) const INFO: Info = Info {
+    name: "task-lock",
+    summary: "Tasks wait for a lock while their runtime's threads idle",
+    of_waits_alone: false,
+};
 
 /// Fewer such wakeups may be the start and the end of the tasks.
 const WAKEUPS_MIN: u64 = 50;

@@ -55,8 +55,11 @@ use crate::scene::{EVIDENCE_MAX, GAIN_MIN, Scene};
 use crate::starting_up;
 use crate::wording::{count, percent, time};
 
-pub(super) const INFO: Info =
-    Info { name: "thread-per-item", summary: "A thread is started for every little piece of work" };
+pub(super) const INFO: Info = Info {
+    name: "thread-per-item",
+    summary: "A thread is started for every little piece of work",
+    of_waits_alone: false,
+};
 
 /// Fewer threads are not one an item.
 const THREADS_MIN: usize = 100;

@@ -46,6 +46,7 @@ use crate::wording::{count, percent, thread, time};
 pub(super) const INFO: Info = Info {
     name: "thundering-herd",
     summary: "One event wakes many threads, and all but one go back to sleep",
+    of_waits_alone: false,
 };
 
 /// Fewer wakeups in vain may be starts and ends.

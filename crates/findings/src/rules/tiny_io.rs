@@ -44,8 +44,11 @@ use crate::finding::{Confidence, Finding};
 use crate::scene::Scene;
 use crate::wording::{percent, time};
 
-pub(super) const INFO: Info =
-    Info { name: "tiny-io", summary: "Data is read or written in tiny pieces, a syscall each" };
+pub(super) const INFO: Info = Info {
+    name: "tiny-io",
+    summary: "Data is read or written in tiny pieces, a syscall each",
+    of_waits_alone: false,
+};
 
 /// Calls that move less than 2 to this power bytes are tiny.
 const TINY_BITS: u8 = 7;

@@ -41,6 +41,7 @@ use crate::wording::{count, percent, rounded, thread, time};
 pub(super) const INFO: Info = Info {
     name: "tlb-shootdown",
     summary: "Much time goes by having other CPUs forget translations of addresses",
+    of_waits_alone: false,
 };
 
 /// So much of all running time is worth a word.

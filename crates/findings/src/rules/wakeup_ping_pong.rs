@@ -56,6 +56,7 @@ use crate::wording::{count, function, percent, thread, time};
 pub(super) const INFO: Info = Info {
     name: "wakeup-ping-pong",
     summary: "Threads hand each little piece to each other and sleep in between",
+    of_waits_alone: false,
 };
 
 /// Runs that are longer on average (ns) are work that is worth a handover, whatever that costs.

@@ -71,7 +71,7 @@ pub(super) fn write(experiment: &Experiment, diff: &Diff, page: &mut Page) {
         page.faint(match diff.difference.basis {
             Basis::Runs => {
                 "Intervals are of 95 %. more, less: changes that hold with all figures of the tables taken together; of those, \
-                 one in twenty is wrong at the most. same: no change that matters. Undecided: these runs cannot tell (--all: ?)."
+                 at most one in twenty is wrong. same: no change that matters. Undecided: these runs cannot tell (--all: ?)."
             }
             Basis::Blocks => {
                 "Intervals are of 95 %, over blocks of time within each run. all along: the runs differed so throughout, with \

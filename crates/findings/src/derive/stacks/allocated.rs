@@ -294,8 +294,8 @@ mod tests {
     fn memory_of_before_is_in_use_and_was_not_allocated() {
         let census = AllocationRow { bytes: 4096, own_bytes: CENSUS, ..AllocationRow::default() };
         let sampled = AllocationRow { bytes: 64, every_bytes: 1, own_bytes: 64, ..AllocationRow::default() };
-        let freed = AllocationRow { freed: Some(Timestamp(0)), ..sampled.clone() };
-        let both = derived(vec![census.clone(), sampled, freed]);
+        let freed = AllocationRow { freed: Some(Timestamp(0)), ..sampled };
+        let both = derived(vec![census, sampled, freed]);
         assert_eq!((both.all.bytes(), both.live.bytes()), (128, 4096 + 64));
         assert!(both.frees_known && !both.is_census);
         let alone = derived(vec![census]);

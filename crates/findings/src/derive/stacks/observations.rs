@@ -299,7 +299,7 @@ impl Alike {
     }
 }
 
-/// Gives each sample the same length in place of the threads' times, of which nothing is known.
+/// Gives each sample the same length instead of the threads' times, which are unknown.
 fn show_samples(walk: &Walk, parts: &mut [Part]) {
     let Walk { trace, selection, .. } = *walk;
     for part in parts {
