@@ -132,6 +132,8 @@ fn by_syscall(wait: &RawWait) -> WaitReason {
 /// "2" is "locked, with waiters" in glibc's and musl's low-level lock, in Rust's std and in Go's
 /// runtime lock. glibc's pthread_join waits on the kernel's tid word with a shared futex. Since 2.43 it waits on a word of its own
 /// with the value 2 or 1, and then too by FUTEX_WAIT_BITSET with CLOCK_REALTIME: without a timeout no shared mutex does.
+/// A word that is 1 is a flag (`parking_lot` parks a thread so): the rounds of glibc's barrier and of libgomp's go up
+/// by at least 2. Whether other words count rounds is decided when more of their values are known.
 fn futex(wait: &RawWait) -> WaitReason {
     const PRIVATE: u32 = 128;
     const REALTIME: u32 = 256;
@@ -147,7 +149,7 @@ fn futex(wait: &RawWait) -> WaitReason {
         // A tid: small, positive, and never 0; process-shared objects use small counters as well, but tids of
         // threads that are joined are above the first few hundred.
         (0 | 9, value) if shared && (300..0x40_0000).contains(&value) => WaitReason::Join,
-        (0, 0 | u32::MAX) => WaitReason::Park,
+        (0, 0 | 1 | u32::MAX) => WaitReason::Park,
         (0, _) if !shared => WaitReason::Barrier,
         (0 | 9, _) => WaitReason::Park,
         _ => WaitReason::Kernel,
@@ -213,6 +215,7 @@ mod tests {
         assert_eq!(futex_reason(393, 0), WaitReason::Park, "pthread_cond_wait, sem_wait");
         assert_eq!(futex_reason(137, u32::MAX), WaitReason::Park, "Rust thread::park");
         assert_eq!(futex_reason(128, 0), WaitReason::Park, "Go notesleep");
+        assert_eq!(futex_reason(128, 1), WaitReason::Park, "parking_lot");
         assert_eq!(futex_reason(128, 7), WaitReason::Barrier, "pthread_barrier_wait");
         assert_eq!(futex_reason(265, 4711), WaitReason::Join, "pthread_join");
         assert_eq!(futex_reason(134, 0), WaitReason::Lock, "priority inheritance");

@@ -10,7 +10,7 @@ use holdup_events::tables::CallPartKind;
 use holdup_events::{CpuId, Loss, ObjectKind, Timestamp, WaitReason};
 
 use crate::lanes::Lanes;
-use crate::waits::raw_wait;
+use crate::waits::{in_round, raw_wait};
 
 /// First moment of every picture (ns).
 pub const START_NS: u64 = 1_000_000_000;
@@ -95,7 +95,7 @@ impl Pen<'_> {
         if child || self.lanes.threads[lane].foreign { tid(lane) } else { TGID }
     }
 
-    fn wait(&self, letter: char) -> RawWait {
+    fn wait(&self, letter: char, tick: u64) -> RawWait {
         let (reason, syscall) = self.lanes.wait_of(letter);
         let object = 0x1000 + 16 * letter as u64;
         let mut wait = raw_wait(reason, object).unwrap_or_else(|| panic!("{reason:?} can't be drawn"));
@@ -103,12 +103,12 @@ impl Pen<'_> {
         if let Some(ticks) = self.lanes.timeouts.get(&letter) {
             wait.timeout = Timeout::After(holdup_events::Duration(ticks * self.lanes.tick_ns));
         }
-        wait
+        in_round(reason, tick / self.length().max(1) as u64, wait)
     }
 
     fn wait_with_stack(&mut self, letter: char, tick: u64) -> RawWait {
         let (lanes, at) = (self.lanes, self.at(tick));
-        let wait = self.wait(letter);
+        let wait = self.wait(letter, tick);
         match lanes.stacks.get(&letter) {
             Some(frames) => RawWait { stack: self.stack((frames, false), at), stack_every: 1, ..wait },
             None => wait,
@@ -132,7 +132,7 @@ impl Pen<'_> {
                 '.' => continue,
                 digit if digit.is_ascii_digit() => SnapshotState::Runnable,
                 'r' | 'y' | 't' => SnapshotState::Runnable,
-                letter => SnapshotState::Blocked(Box::new(self.wait(letter))),
+                letter => SnapshotState::Blocked(Box::new(self.wait(letter, 0))),
             };
             self.out.events.push(Event::Snapshot(Snapshot {
                 at: self.at(0),
@@ -230,7 +230,7 @@ impl Pen<'_> {
             waker_tid: waker.map_or(0, tid),
             context,
             waker_syscall: if futex { 202 } else { -1 },
-            waker_object: if futex { self.wait(letter).object } else { 0 },
+            waker_object: if futex { self.wait(letter, tick).object } else { 0 },
             stack: 0,
             stack_every: 0,
         }));

@@ -49,6 +49,13 @@ pub fn raw_wait(reason: WaitReason, object: u64) -> Option<RawWait> {
     })
 }
 
+/// The same in a later round of its barrier, if it waits at one: the word counts rounds.
+pub fn in_round(reason: WaitReason, round: u64, wait: RawWait) -> RawWait {
+    let value =
+        if reason == WaitReason::Barrier { wait.value.wrapping_add(round as u32) } else { wait.value };
+    RawWait { value, ..wait }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -58,6 +65,8 @@ mod tests {
         for reason in WaitReason::ALL {
             if let Some(wait) = raw_wait(*reason, 5) {
                 assert_eq!(holdup_decode::wait_reason::classify(&wait), *reason);
+                let next = in_round(*reason, 1, wait);
+                assert_eq!(holdup_decode::wait_reason::classify(&next), *reason);
             }
         }
     }

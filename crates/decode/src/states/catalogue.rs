@@ -14,6 +14,7 @@ use holdup_events::{Loss, ProcessId, StackId, ThreadId, Timestamp, Wait, WaitId,
 
 use super::bearers::Bearers;
 use super::live::Waited;
+use super::rounds::RoundCounters;
 use crate::accesses::Unread;
 use crate::wait_reason;
 
@@ -72,6 +73,7 @@ pub(super) struct Names {
     bearers: Bearers,
     waits: Waits,
     wait_ids: HashMap<Wait, WaitId>,
+    rounds: RoundCounters,
     stacks: Vec<Option<RawStack>>,
     stack_ids: HashMap<u64, StackId>,
     pub(super) mappings: Vec<Mapping>,
@@ -92,6 +94,7 @@ impl Default for Names {
             bearers: Bearers::default(),
             waits: vec![Wait::default()],
             wait_ids: HashMap::new(),
+            rounds: RoundCounters::default(),
             stacks: vec![None],
             stack_ids: HashMap::new(),
             mappings: Vec::new(),
@@ -274,6 +277,7 @@ impl Names {
             owner_tid: raw.owner_tid,
             ..Wait::default()
         };
+        self.rounds.add(&wait, raw.value);
         // Of which nothing is known: no row of its own, so that a later look may still tell (Live::refine).
         let nothing_known = wait.reason == WaitReason::Unknown && raw.syscall == i32::MIN;
         let wait = match self.wait_ids.get(&wait) {
@@ -412,7 +416,8 @@ impl Names {
         }
     }
 
-    pub(super) fn finish(self, start: Timestamp, end: Timestamp, switches: u64) -> Catalogue {
+    pub(super) fn finish(mut self, start: Timestamp, end: Timestamp, switches: u64) -> Catalogue {
+        self.rounds.correct(&mut self.waits);
         let mut threads = self.threads;
         for thread in &mut threads {
             thread.start = thread.start.clamp(start, end.max(start));

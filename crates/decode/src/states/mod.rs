@@ -16,6 +16,7 @@ mod live;
 mod loss;
 mod owners;
 mod polled;
+mod rounds;
 mod task_waits;
 mod told;
 

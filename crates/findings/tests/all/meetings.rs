@@ -237,6 +237,21 @@ fn meetings_of_random_programs_equal_the_truth() {
     assert!(with_barrier > 20);
 }
 
+/// Two threads find work for a pool in turn. Each wakes all that are idle, the other one among them, but only half of the
+/// pool is idle at a time: they serve, they do not meet.
+#[test]
+fn idle_threads_of_a_pool_do_not_meet() {
+    let picture = "@cpus 8\n@c park\n@d disk\n@repeat 20\n\
+         A  00000000cccc00000000  holds c 0..8\n\
+         B  cccc111111111111cccc  holds c 8..16\n\
+         C  cccc222222ddddddddd2\n\
+         D  cccc333333ddddddddd3\n\
+         E  ddddddd4cccc44444444\n\
+         F  ddddddd5cccc55555555\n";
+    let analysis = check_lanes(picture);
+    assert!(analysis.derived.rendezvous.uses.is_empty(), "{:#?}", analysis.derived.rendezvous.uses);
+}
+
 /// Two that hand something on wake all that wait for anything there; two of these find nothing each time. They wait for what there is,
 /// not for each other.
 #[test]

@@ -9,7 +9,7 @@ use holdup_findings::derive::class::Class;
 
 use super::program::{Op, Program};
 use super::{Simulation, Truth};
-use crate::waits::raw_wait;
+use crate::waits::{in_round, raw_wait};
 
 const START_NS: u64 = 1_000_000;
 const TGID: u32 = 100;
@@ -392,7 +392,7 @@ impl Machine {
         if !self.threads[index].target {
             return Some(Outcome::Untracked);
         }
-        let mut wait = raw_wait(reason, object)?;
+        let mut wait = in_round(reason, self.now, raw_wait(reason, object)?);
         if reason == WaitReason::Lock {
             // A mutex of glibc names its owner.
             let owner = self.locks[(object - LOCKS) as usize / 16].owner;

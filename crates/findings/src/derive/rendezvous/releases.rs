@@ -16,6 +16,9 @@ const GAP_MAX_NS: u64 = 200_000;
 const MEETINGS_MIN: usize = 3;
 /// At a barrier nobody sleeps on; a few wakeups may be missing.
 const WHOLE_MIN: f64 = 0.9;
+/// Every member takes part in every release of a barrier. Some are missed: a wakeup is lost, or a thread came so late
+/// that it did not have to sleep. The idle threads of a pool take part only when there is work for them.
+const ATTENDANCE_MIN: f64 = 0.75;
 
 /// Finds them, and those who spun in place of sleeping.
 pub fn add(
@@ -28,7 +31,10 @@ pub fn add(
         let Some(first) = sleeps.first() else { continue };
         let releases = releases(sleeps);
         let counts_rounds = sleepers.counts_rounds.get(first.word as usize) == Some(&true);
-        if !is_meeting(trace, &releases, counts_rounds) {
+        // Members that spin first are seen to take part only when that does not suffice.
+        let attended = || spins_in(&releases, spinners, trace.start()).is_some() || is_attended(&releases);
+        let is_barrier = if counts_rounds { attended() } else { wakes_like_a_barrier(&releases) };
+        if !is_complete(trace, &releases) || !is_barrier {
             continue;
         }
         let (process, object) = sleepers.words[first.word as usize];
@@ -73,27 +79,49 @@ fn releases(sleeps: &[Sleep]) -> Vec<Release<'_>> {
     releases
 }
 
-/// Whether a word's releases are those of a barrier.
-fn is_meeting(trace: &Trace, releases: &[Release], counts_rounds: bool) -> bool {
+/// Whether there are enough releases, all by threads of the program, and nearly all of them wake everybody.
+fn is_complete(trace: &Trace, releases: &[Release]) -> bool {
     let whole = releases.iter().filter(|release| !release.partial).count();
     let is_target = |id: ThreadId| trace.threads.get(id.index()).is_some_and(|thread| thread.target);
-    if releases.len() < MEETINGS_MIN
-        || (whole as f64) < WHOLE_MIN * releases.len() as f64
-        || releases.iter().any(|release| !is_target(release.waker()))
-    {
-        return false;
-    }
-    if counts_rounds {
-        return true;
-    }
-    // A queue's workers are woken by who fills it, and a turn is handed from one to one. At a barrier everybody is
-    // last at times, and wakes all others.
+    releases.len() >= MEETINGS_MIN
+        && whole as f64 >= WHOLE_MIN * releases.len() as f64
+        && releases.iter().all(|release| is_target(release.waker()))
+}
+
+/// Whether the releases are those of a barrier, by who sleeps and who wakes: a queue's workers are woken by who fills
+/// it, and a turn is handed from one to one. At a barrier everybody is last at times, and wakes all others.
+fn wakes_like_a_barrier(releases: &[Release]) -> bool {
     let sleepers: BTreeSet<ThreadId> =
         releases.iter().flat_map(|release| release.sleeps).map(|sleep| sleep.thread).collect();
     let both: BTreeSet<ThreadId> =
         releases.iter().map(Release::waker).filter(|waker| sleepers.contains(waker)).collect();
     let several = releases.iter().filter(|release| release.sleeps.len() >= 2).count();
-    both.len() >= 2 && several * 2 > releases.len()
+    both.len() >= 2 && several * 2 > releases.len() && is_attended(releases)
+}
+
+/// Whether members sleep or wake at most of the releases between their first and their last.
+fn is_attended(releases: &[Release]) -> bool {
+    let mut members: BTreeMap<ThreadId, Attendance> = BTreeMap::new();
+    for (number, release) in releases.iter().enumerate() {
+        let sleepers = release.sleeps.iter().map(|sleep| sleep.thread);
+        for thread in sleepers.chain([release.waker()]) {
+            let member =
+                members.entry(thread).or_insert(Attendance { first: number, ..Attendance::default() });
+            member.last = number;
+            member.times += 1;
+        }
+    }
+    let possible: usize = members.values().map(|member| member.last - member.first + 1).sum();
+    let times: usize = members.values().map(|member| member.times).sum();
+    times as f64 >= ATTENDANCE_MIN * possible as f64
+}
+
+/// The releases in which one thread takes part.
+#[derive(Default)]
+struct Attendance {
+    first: usize,
+    last: usize,
+    times: usize,
 }
 
 fn add_site(
