@@ -11,7 +11,8 @@
 //!
 //! ## How it decides
 //! It fires if half of the process's running time or more goes into the pool's own code, and a tenth or more into calls of
-//! it in which nobody ever waits for work, so those of who has a task to give: a pool that looks for work in vain has no tasks too many; nor has one whose threads are mostly woken in vain: that is thundering-herd's. The code of a
+//! it in which nobody ever waits for work, so those of who has a task to give: a pool that looks for work in vain has no tasks too many; nor has one whose threads are mostly woken in vain: that is thundering-herd's. A task
+//! must be seen: a function that the pool calls, in 2 % of the running time with what it calls. The code of a
 //! pool is the source file or library of the place where its threads wait for work. The lower end of the gain is that
 //! tasks are ten times as coarse: a tenth of the time remains; the upper end that nothing does, nor of what
 //! the pool calls in other files, what tasks that hand out others do in libraries, and of the collections that its garbage causes.
@@ -47,6 +48,9 @@ pub(super) const INFO: Info = Info {
 const SHARE_MIN: f64 = 0.5;
 /// So much of it into giving, not looking for some.
 const GIVING_MIN: f64 = 0.1;
+/// And a function that the pool calls is in at least this part of it, with what it calls in turn. What a whole library
+/// hardly ever calls is not what it works for: the library does its own work.
+const TASK_MIN: f64 = 0.02;
 /// So few samples may be chance.
 const SAMPLES_MIN: u64 = 40;
 
@@ -68,7 +72,7 @@ pub(super) fn costliest(derived: &Derived) -> Option<&Handing> {
 fn is_fine(pool: &Handing) -> bool {
     let of_running = |ns: u64| ns as f64 / pool.running_ns.max(1) as f64;
     pool.samples >= SAMPLES_MIN
-        && !pool.tasks.is_empty()
+        && pool.tasks.first().is_some_and(|(_, ns)| of_running(*ns) >= TASK_MIN)
         && of_running(pool.ns) >= SHARE_MIN
         && of_running(pool.giving_ns) >= GIVING_MIN
 }

@@ -1,6 +1,7 @@
 //! Pools of threads, and whether their tasks are worth handing out.
 
-use holdup_events::ProcessId;
+use holdup_events::tables::SampleRow;
+use holdup_events::{ProcessId, Trace};
 use holdup_findings::analyse;
 use holdup_findings::finding::Confidence;
 use holdup_testkit::check::{check_lanes, trace_of_lanes};
@@ -92,6 +93,27 @@ fn a_class_and_what_is_made_of_its_lambdas_are_one() {
 #[test]
 fn tasks_that_work_are_worth_it() {
     pool(&[(GIVING, 2), (TAKING, 2), (TASK, 6)], "@silent fine-tasks\n");
+}
+
+/// A library computes in its own code, and once called something of the program: that is not its task.
+#[test]
+fn a_library_that_does_its_own_work_is_no_pool() {
+    let give = "clone;Main.ask;Pool.push";
+    let is_told = |tasks: usize| {
+        let (_, mut trace) = trace_of_lanes(&picture(&[(give, 5), (TAKING, 4), (TASK, 1)]));
+        let of_stack = |trace: &Trace, function: &str| {
+            let innermost = |sample: &&SampleRow| {
+                trace.stack_frames(sample.stack).next().is_some_and(|leaf| trace.frame_name(leaf) == function)
+            };
+            trace.samples.iter().find(innermost).expect("a sample").stack
+        };
+        let (task, taking) = (of_stack(&trace, "Fib.add"), of_stack(&trace, "Pool.take"));
+        let others = trace.samples.iter_mut().filter(|sample| sample.stack == task).skip(tasks);
+        others.for_each(|sample| sample.stack = taking);
+        analyse(&trace).findings.iter().any(|finding| finding.rule == "fine-tasks")
+    };
+    assert!(is_told(40));
+    assert!(!is_told(2));
 }
 
 #[test]
