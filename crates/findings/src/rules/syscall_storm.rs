@@ -50,7 +50,7 @@ use crate::derive::syscalls::SyscallUse;
 use crate::finding::{Confidence, Evidence, Finding, Gain};
 use crate::rings;
 use crate::scene::{EVIDENCE_MAX, Scene};
-use crate::wording::{count, percent, rounded, time};
+use crate::wording::{count, error_name, percent, rounded, time};
 
 pub(super) const INFO: Info = Info {
     name: "syscall-storm",
@@ -134,6 +134,7 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
     if !short.unwrap_or_else(|| pattern.many_calls()) {
         return Ok(Vec::new());
     }
+    let failing = Failing::of(scene, worst);
     let running = scene.derived.ledger.running_ns() as f64;
     let any_ran: u64 = scene.derived.parallelism.running_ns.iter().skip(1).sum();
     let any_ran = scene.of_wall(any_ran as f64);
@@ -151,6 +152,7 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
             )),
             Some(format!("By CPU time: {}.", by_time(&ranked))),
             by_count(scene, worst),
+            failing.map(|failing| failing.said(worst)),
             rings::said(&scene.derived.calls, worst.number),
         ]
         .into_iter()
@@ -161,19 +163,70 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
         likely: None,
         confidence: scene.confidence(if sure { Confidence::High } else { Confidence::Medium }),
         evidence: evidence(scene, worst),
-        advice: advice(worst),
+        advice: advice(worst, failing),
     }])
 }
 
-fn advice(worst: &SyscallUse) -> Vec<String> {
-    let more = match worst.number {
-        IO_URING_ENTER => {
-            "Submit more requests with each io_uring_enter, and take their answers together".into()
-        }
-        _ => format!("Do more with each {}: buffer, or use a call that takes many at once", worst.name),
-    };
-    vec![more, "Ask once and keep the answer where it does not change".into()]
+/// Where more of the calls fail than this, that is what they do.
+const FAILING_MIN: f64 = 0.5;
+/// An interrupted call, a descriptor that is not ready yet, a connection that is under way: these are no failures.
+const NOT_FAILURES: [u64; 3] = [4, 11, 115];
+/// x86-64's number of close(2).
+const CLOSE: i32 = 3;
+
+/// Calls of one syscall that fail, where most of them do.
+#[derive(Clone, Copy)]
+struct Failing {
+    /// The part of the calls that were counted.
+    share: f64,
+    /// The error that most of them end with.
+    error: u64,
 }
+
+impl Failing {
+    /// None where calls were not counted, or where most of them succeed.
+    fn of(scene: &Scene, call: &SyscallUse) -> Option<Failing> {
+        let counted = scene.derived.calls.by_syscall.iter().find(|used| used.syscall == call.number)?;
+        let errors = counted.by_error.iter().filter(|(error, _)| !NOT_FAILURES.contains(error));
+        let failed: u64 = errors.clone().map(|(_, times)| times).sum();
+        let share = failed as f64 / counted.count.max(1) as f64;
+        let (error, _) = errors.max_by_key(|(_, times)| *times)?;
+        (share >= FAILING_MIN).then_some(Failing { share, error: *error })
+    }
+
+    fn said(self, call: &SyscallUse) -> String {
+        format!(
+            "{} of the {} calls that were counted fail, mostly with {}.",
+            percent(self.share),
+            call.name,
+            error_name(self.error)
+        )
+    }
+}
+
+fn advice(worst: &SyscallUse, failing: Option<Failing>) -> Vec<String> {
+    match (worst.number, failing) {
+        (CLOSE, Some(_)) => vec![
+            "Close only descriptors that are open: close_range(2), or open them with O_CLOEXEC".into(),
+            "Or lower the limit of open files (ulimit -n) for what tries all of them".into(),
+        ],
+        (_, Some(failing)) => vec![format!(
+            "Leave out the calls that fail with {}: ask once, and remember the answer",
+            error_name(failing.error)
+        )],
+        (IO_URING_ENTER, None) => vec![
+            "Submit more requests with each io_uring_enter, and take their answers together".into(),
+            ONCE.into(),
+        ],
+        (_, None) => vec![
+            format!("Do more with each {}: buffer, or use a call that takes many at once", worst.name),
+            ONCE.into(),
+        ],
+    }
+}
+
+/// What helps with any call that only asks.
+const ONCE: &str = "Ask once and keep the answer where it does not change";
 
 fn by_time(ranked: &[&SyscallUse]) -> String {
     let said =

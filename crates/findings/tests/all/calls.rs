@@ -1,5 +1,6 @@
 //! Rules on what syscalls move and how they end, on pictures.
 
+use holdup_events::tables::CallPartKind;
 use holdup_events::{ProcessId, ThreadId};
 use holdup_findings::analyse;
 use holdup_testkit::check::{check_lanes, trace_of_lanes};
@@ -105,6 +106,32 @@ fn status_poll_fires_on_clocks_and_is_silent_on_work() {
     check_lanes(&asking(228));
     // munmap does something.
     check_lanes(&asking(11));
+}
+
+/// Closing descriptors that are not open: no buffer helps, and the finding says what the calls end with.
+#[test]
+fn a_storm_of_calls_that_fail_says_so() {
+    const CLOSE: u32 = 3;
+    const EBADF: u64 = 9;
+    let storm = |failed: u64| {
+        let (_, mut trace) = trace_of_lanes(&format!(
+            "@cpus 2\n@repeat 500\n@samples A 0..6 {CLOSE} main;put\n@samples A 6..8 user main\n\
+             @io 0..100 A {CLOSE} 20000 0 {failed}\nA  00000000\n"
+        ));
+        let errors = trace.calls.parts.iter_mut().filter(|part| part.what == CallPartKind::Error);
+        errors.for_each(|part| part.key = EBADF);
+        let findings = analyse(&trace).findings;
+        let found = findings.into_iter().find(|finding| finding.rule == "syscall-storm").expect("a storm");
+        (found.summary.join(" "), found.advice.join(" "))
+    };
+    let (summary, advice) = storm(19_000);
+    assert!(
+        summary.contains("95 % of the close calls that were counted fail, mostly with EBADF."),
+        "{summary}"
+    );
+    assert!(advice.contains("close_range"), "{advice}");
+    let (summary, advice) = storm(2_000);
+    assert!(!summary.contains("EBADF") && !advice.contains("close_range"), "{summary} {advice}");
 }
 
 #[test]
