@@ -141,7 +141,8 @@ fn an_answer_that_has_no_place_is_a_failure() {
     let output = shell(&scratch, "\"$0\" run -o u.holdup -- sh -c 'exit 5' 2>&-");
     assert_eq!(output.status.code(), Some(5));
     assert!(Path::new(&scratch.join("u.holdup")).exists());
-    let output = shell(&scratch, "sleep 600 & \"$0\" attach $! --for 200ms -o v.holdup 2>&-; kill $!; exit $?");
+    let output =
+        shell(&scratch, "sleep 600 & \"$0\" attach $! --for 200ms -o v.holdup 2>&-; kill $!; exit $?");
     assert!(output.status.success(), "the shell itself: {}", stderr(&output));
     // A file needs no standard output.
     let output = shell(&scratch, "\"$0\" export t.holdup --to folded -o f.txt >&-");

@@ -54,6 +54,7 @@ pub mod own_places;
 pub mod paging;
 pub mod parallel;
 pub mod parallelism;
+pub mod partners;
 pub mod peers;
 pub mod phases;
 pub mod regions;

@@ -15,7 +15,9 @@
 //! spread evenly; the lower end is the wait of the active thread that waited least. Delays behind the
 //! program's own threads are oversubscription's, unless the CPUs would do for all that want to run but for the other program
 //! (and the thread that waits may run on another one: one that is bound waits for its own). Programs whose names
-//! cannot be read (outside of this PID namespace) are told as one. Time that the recorder had is in what recording costs.
+//! cannot be read (outside of this PID namespace) are told as one. A program that wakes the program's threads again and
+//! again by its own calls works for it: a database on the same machine. It is told apart from strangers, and only as a
+//! hint. Time that the recorder had is in what recording costs.
 //!
 //! ## What to do
 //! Move the neighbour (another machine, other CPUs by `taskset` or cpusets), run it at a lower weight, or
@@ -39,10 +41,11 @@ use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
 use crate::derive::displaced::{Displaced, Elsewhere, may_move};
 use crate::derive::parallel;
+use crate::derive::partners::Partners;
 use crate::finding::{Confidence, Finding, Gain};
 use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
-use crate::wording::{percent, stranger, time};
+use crate::wording::{count, percent, stranger, time};
 
 pub(super) const INFO: Info = Info {
     name: "noisy-neighbour",
@@ -61,63 +64,116 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         return Ok(Vec::new());
     }
     let waits = Waits::of(scene);
-    let mut blame = blame(scene, &waits);
-    let sum = |blame: &[(ProcessId, u64)]| blame.iter().map(|(_, ns)| ns).sum::<u64>();
-    let all = sum(&blame);
+    let blame = blame(scene, &waits);
+    let all: u64 = blame.iter().map(|(_, ns)| ns).sum();
+    let partners = Partners::new(scene.trace);
     // What recording costs is said at the top of the report: nobody else has that in production.
-    blame.retain(|(process, _)| !is_recorder(scene.trace, *process));
-    let blamed = sum(&blame);
-    let part = blamed as f64 / all.max(1) as f64;
-    if !enough(part) {
-        return Ok(Vec::new());
-    }
-    let others_ns = (part * waits.how_long.all_ns() as f64).round() as u64;
-    let Some((worst, worst_ns)) = blame.first().copied() else { return Ok(Vec::new()) };
-    let share = |ns: u64| percent(ns as f64 / blamed.max(1) as f64);
-    let mut summary = vec![format!(
-        "Threads waited {} ({} of their time) for a CPU that another program had; {} for {} of that.",
-        time(others_ns),
-        percent(scene.of_thread_time(others_ns)),
-        stranger(scene.trace, worst),
-        share(worst_ns),
-    )];
-    let rest: Vec<String> = blame[1..]
-        .iter()
-        .take(3)
-        .map(|(id, ns)| format!("{} {}", stranger(scene.trace, *id), share(*ns)))
-        .collect();
-    if !rest.is_empty() {
-        summary.push(format!("Also: {}.", rest.join(", ")));
-    }
-    let elsewhere_ns = (part * waits.how_long.elsewhere_ns as f64).round() as u64;
-    if waits.elsewhere.is_some() {
-        summary.push(format!(
-            "Of it {} behind threads of their own program, because others had the rest of the CPUs.",
-            time(elsewhere_ns)
-        ));
-    }
-    // Who had the CPU of a thread that may run on no other is known; the room on all CPUs together does not tell.
-    let most = scene.of_wall(others_ns as f64);
-    let gain = scene.gain(&scene.derived.occupancy.others, |_, waited| waited);
-    let charge = waits.charge(scene);
-    let finding = Finding {
-        rule: INFO.name,
-        subject: stranger(scene.trace, worst),
-        summary,
-        cost_ns: others_ns,
-        gain: Gain { low: (part * gain.low).min(most), high: (part * gain.high).min(most) },
-        likely: None,
-        confidence: scene.confidence(Confidence::High),
-        evidence: scene.longest_queues(&charge),
-        advice: vec![
-            format!(
-                "Keep {} off these CPUs (taskset, cpuset) or run it elsewhere",
-                stranger(scene.trace, worst)
-            ),
-            "Or leave it room: one thread fewer than there are CPUs".into(),
-        ],
+    let of_others = |is_partner: bool| {
+        let others = blame.iter().filter(|(process, _)| !is_recorder(scene.trace, *process));
+        let blame = others.filter(|(process, _)| partners.contains(*process) == is_partner);
+        Neighbours::new(blame.copied().collect(), all)
     };
-    Ok(vec![Charged { finding, charge }])
+    let (strangers, working) = (of_others(false), of_others(true));
+    let told = if enough(strangers.part) {
+        strangers.finding(scene, &waits)
+    } else if enough(working.part) {
+        working.finding(scene, &waits).map(|finding| of_partners(scene, &partners, finding))
+    } else {
+        None
+    };
+    let charged = told.map(|finding| {
+        let charge = waits.charge(scene);
+        Charged { finding: Finding { evidence: scene.longest_queues(&charge), ..finding }, charge }
+    });
+    Ok(charged.into_iter().collect())
+}
+
+/// Other programs that had the CPUs, and what part of the waits is theirs.
+struct Neighbours {
+    /// Running time meanwhile (ns), the longest first.
+    blame: Vec<(ProcessId, u64)>,
+    /// Its part of what all others had.
+    part: f64,
+}
+
+impl Neighbours {
+    fn new(blame: Vec<(ProcessId, u64)>, all_ns: u64) -> Neighbours {
+        let blamed: u64 = blame.iter().map(|(_, ns)| ns).sum();
+        Neighbours { blame, part: blamed as f64 / all_ns.max(1) as f64 }
+    }
+
+    fn finding(&self, scene: &Scene, waits: &Waits) -> Option<Finding> {
+        let (worst, _) = *self.blame.first()?;
+        let part = self.part;
+        let others_ns = (part * waits.how_long.all_ns() as f64).round() as u64;
+        // Who had the CPU of a thread that may run on no other is known; the room on all CPUs together does not tell.
+        let most = scene.of_wall(others_ns as f64);
+        let gain = scene.gain(&scene.derived.occupancy.others, |_, waited| waited);
+        Some(Finding {
+            rule: INFO.name,
+            subject: stranger(scene.trace, worst),
+            summary: self.summary(scene, waits, others_ns),
+            cost_ns: others_ns,
+            gain: Gain { low: (part * gain.low).min(most), high: (part * gain.high).min(most) },
+            likely: None,
+            confidence: scene.confidence(Confidence::High),
+            evidence: Vec::new(),
+            advice: vec![
+                format!(
+                    "Keep {} off these CPUs (taskset, cpuset) or run it elsewhere",
+                    stranger(scene.trace, worst)
+                ),
+                "Or leave it room: one thread fewer than there are CPUs".into(),
+            ],
+        })
+    }
+
+    fn summary(&self, scene: &Scene, waits: &Waits, others_ns: u64) -> Vec<String> {
+        let blamed: u64 = self.blame.iter().map(|(_, ns)| ns).sum();
+        let share = |ns: u64| percent(ns as f64 / blamed.max(1) as f64);
+        let named = |(id, ns): &(ProcessId, u64)| format!("{} {}", stranger(scene.trace, *id), share(*ns));
+        let mut summary = Vec::new();
+        if let Some((worst, ns)) = self.blame.first() {
+            summary.push(format!(
+                "Threads waited {} ({} of their time) for a CPU that another program had; {} for {} of that.",
+                time(others_ns),
+                percent(scene.of_thread_time(others_ns)),
+                stranger(scene.trace, *worst),
+                share(*ns),
+            ));
+        }
+        let rest: Vec<String> = self.blame.iter().skip(1).take(3).map(named).collect();
+        if !rest.is_empty() {
+            summary.push(format!("Also: {}.", rest.join(", ")));
+        }
+        if waits.elsewhere.is_some() {
+            let elsewhere_ns = (self.part * waits.how_long.elsewhere_ns as f64).round() as u64;
+            summary.push(format!(
+                "Of it {} behind threads of their own program, because others had the rest of the CPUs.",
+                time(elsewhere_ns)
+            ));
+        }
+        summary
+    }
+}
+
+/// What is said of programs that work for this one: on CPUs of their own they are in nobody's way, but they cannot be
+/// left out.
+fn of_partners(scene: &Scene, partners: &Partners, finding: Finding) -> Finding {
+    let mut summary = finding.summary;
+    summary.push(format!(
+        "It works for the program: it woke the program's threads {}, as who answers requests does.",
+        count(partners.wakeups(), "time")
+    ));
+    Finding {
+        summary,
+        confidence: scene.confidence(Confidence::Low),
+        advice: vec![
+            format!("Ask {} for less, or less often: its work is the program's own", finding.subject),
+            format!("Or run {} on another machine or on CPUs of its own", finding.subject),
+        ],
+        ..finding
+    }
 }
 
 /// The waits that other programs cause.

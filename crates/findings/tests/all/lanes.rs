@@ -1,7 +1,8 @@
 //! Each rule on pictures: one in which it fires, one in which it must stay silent.
 
-use holdup_events::tables::Mapping;
-use holdup_events::{ProcessId, Trace};
+use holdup_events::event::WakeContext;
+use holdup_events::tables::{Mapping, Wakeup, Wakeups};
+use holdup_events::{ProcessId, ThreadId, Trace};
 use holdup_findings::{Confidence, analyse};
 use holdup_testkit::check::{check_lanes, confidence, trace_of_lanes};
 
@@ -250,6 +251,33 @@ fn who_may_not_run_where_a_stranger_runs_is_not_held_up_by_it() {
         "{:#?}",
         analysis.findings
     );
+}
+
+/// A database on the same machine takes the CPU and answers the program: that is told as a hint, with other advice.
+#[test]
+fn who_answers_the_program_is_no_stranger() {
+    let (_, mut trace) = trace_of_lanes(
+        "@cpus 1\n@s socket\n@repeat 40\n\
+         A         00rrr00sss\n\
+         ~database ..000..000\n",
+    );
+    let found = |trace: &Trace| {
+        let found = analyse(trace).findings.into_iter().find(|finding| finding.rule == "noisy-neighbour");
+        found.expect("a neighbour")
+    };
+    let stranger = found(&trace);
+    assert_eq!(stranger.confidence, Confidence::High);
+    let database = trace.threads.iter().position(|thread| !thread.target).expect("the database") as u32;
+    let mut wakeups: Vec<Wakeup> = trace.wakeups.iter().copied().collect();
+    for wakeup in wakeups.iter_mut().filter(|wakeup| wakeup.context == WakeContext::SoftIrq) {
+        (wakeup.context, wakeup.waker) = (WakeContext::Thread, ThreadId(database));
+    }
+    trace.wakeups = Wakeups::freeze(wakeups, trace.threads.len());
+    let partner = found(&trace);
+    assert_eq!(partner.confidence, Confidence::Low);
+    assert_eq!(partner.cost_ns, stranger.cost_ns);
+    assert!(partner.summary.join(" ").contains("It works for the program"), "{partner:#?}");
+    assert!(partner.advice[0].starts_with("Ask database"), "{partner:#?}");
 }
 
 #[test]
