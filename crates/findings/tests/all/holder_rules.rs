@@ -329,6 +329,44 @@ fn so_has_a_librarys_lock_whose_holder_is_blocked() {
     assert!(advice("my_lock")[0].starts_with("Release the lock"));
 }
 
+/// Of PostgreSQL's heavyweight locks the caller says which kind it is, and each has its own remedy.
+#[test]
+fn a_heavyweight_lock_of_postgresql_is_named_by_its_kind() {
+    let lock = |caller: &str| {
+        let analysis = check_lanes(&format!(
+            "@cpus 2\n@d disk\n@repeat 20\n@stack m main;PostgresMain;{caller};LockAcquireExtended;ProcSleep;WaitLatch\n\
+             A  0ddddddd0mm  holds m 0..9\n\
+             B  mmmmmmmmm11  holds m 9..11\n"
+        ));
+        let found = analysis.findings.iter().find(|finding| finding.rule == "blocked-lock-holder");
+        let found = found.unwrap_or_else(|| panic!("{:#?}", analysis.findings));
+        (found.subject.clone(), found.advice.join(" "))
+    };
+    let kinds = [
+        (
+            "CommitTransactionCommand;PreCommit_Notify;LockSharedObject",
+            "lock of NOTIFY",
+            "NOTIFY in few transactions",
+        ),
+        ("createdb;LockSharedObject", "object lock", "locktype object"),
+        ("ExecUpdate;heap_update;XactLockTableWait", "row lock", "SKIP LOCKED"),
+        ("ExecUpdate;heap_update;heap_lock_tuple;LockTuple", "row lock", "SKIP LOCKED"),
+        (
+            "ProcessUtility;LockTableCommand;RangeVarGetRelidExtended;LockRelationOid",
+            "table lock",
+            "lock_timeout",
+        ),
+        ("ExecInsert;RelationGetBufferForTuple;LockRelationForExtension", "table extension lock", "COPY"),
+        ("ExecResult;pg_advisory_xact_lock_int8", "advisory lock", "a key per item"),
+        ("ExecResult", "heavyweight lock", "pg_blocking_pids"),
+    ];
+    for (caller, name, advised) in kinds {
+        let (subject, advice) = lock(caller);
+        assert!(subject.starts_with(&format!("PostgreSQL {name} ")), "{caller}: {subject}");
+        assert!(advice.contains(advised), "{caller}: {advice}");
+    }
+}
+
 /// Two variables of one name, of which the first is waited for longer: what each forecast leaves out is its own lock.
 #[test]
 fn locks_of_one_name_are_forecast_one_by_one() {
