@@ -105,6 +105,8 @@ struct Head {
     #[serde(default)]
     fewer_threads: String,
     #[serde(default)]
+    keeps_threads: String,
+    #[serde(default)]
     carries_tasks: bool,
     #[serde(default)]
     collects_for_memory: Vec<String>,
@@ -232,6 +234,7 @@ pub(super) fn parse(text: &str) -> Result<Runtime, DescriptorError> {
         title: head.title,
         fewer_collections: head.fewer_collections,
         fewer_threads: head.fewer_threads,
+        keeps_threads: head.keeps_threads,
         carries_tasks: head.carries_tasks,
         collects_for_memory: head.collects_for_memory,
         requests: file.request.into_iter().map(request).collect::<Result<_, _>>()?,

@@ -297,6 +297,8 @@ pub struct Runtime {
     pub fewer_collections: String,
     /// What gives it as many threads as there are CPUs, as advice; may be empty.
     pub fewer_threads: String,
+    /// What keeps it from ending its threads and starting new ones again and again, as advice; may be empty.
+    pub keeps_threads: String,
     /// Its threads carry tasks of its own, which may go on in another of them after each wait.
     pub carries_tasks: bool,
     /// Functions through which a thread that wants memory comes to collect; others of the runtime may lie between them and

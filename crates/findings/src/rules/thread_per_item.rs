@@ -40,15 +40,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use holdup_events::tables::{Slice, ThreadState};
-use holdup_events::{ProcessId, ThreadId, WaitReason};
+use holdup_events::{FrameId, ProcessId, StackId, ThreadId, Trace, WaitReason};
 
 use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
 use crate::derive::class::Class;
 use crate::derive::cover::{Cover, Span};
 use crate::derive::own_places::{self, OwnFrames};
+use crate::derive::roles::file_name;
 use crate::derive::split::share_error;
+use crate::derive::stacks::folding::matches;
 use crate::derive::{is_first_thread, samples_of};
+use crate::descriptors::Runtime;
 use crate::finding::{Confidence, Evidence, Finding, Gain};
 use crate::merging::Charged;
 use crate::scene::{EVIDENCE_MAX, GAIN_MIN, Scene};
@@ -89,13 +92,15 @@ const ONE_MAX: f64 = 1.5;
 const JOINED_MIN: f64 = 0.5;
 
 /// What samples say of a brood.
-struct Starting {
+struct Starting<'a> {
     samples: u64,
     /// Running time (ns).
     ns: f64,
     error_ns: f64,
     /// Where the starters were meanwhile.
     place: Option<String>,
+    /// The runtime that starts most of them, for what the program asks of it.
+    runtime: Option<&'a Runtime>,
     evidence: Vec<Evidence>,
 }
 
@@ -130,7 +135,7 @@ fn broods(scene: &Scene) -> BTreeMap<ProcessId, Brood> {
     broods
 }
 
-fn starting(scene: &Scene, brood: &Brood) -> Starting {
+fn starting<'a>(scene: &'a Scene, process: ProcessId, brood: &Brood) -> Starting<'a> {
     let mut stacks = Vec::new();
     let (mut samples, mut evidence) = (0, Vec::new());
     for thread in brood.threads.union(&brood.starters) {
@@ -152,18 +157,60 @@ fn starting(scene: &Scene, brood: &Brood) -> Starting {
     }
     let ledger = &scene.derived.ledger;
     let running = ledger.running_ns() as f64;
-    let own = OwnFrames::new(scene.trace);
+    let runtime = starting_runtime(scene, process, &stacks);
     Starting {
         samples,
         ns: samples as f64 / ledger.samples.max(1) as f64 * running,
         error_ns: share_error(samples, ledger.samples) * running,
-        place: own_places::functions(scene.trace, &own, &stacks).into_iter().next().map(|(name, _)| name),
+        place: place(scene, runtime, &stacks),
+        runtime,
         evidence,
     }
 }
 
+/// The runtime in whose code more than half of the stacks are that start threads, if it says how it keeps them.
+fn starting_runtime<'a>(
+    scene: &'a Scene,
+    process: ProcessId,
+    stacks: &[(ThreadId, StackId, u64)],
+) -> Option<&'a Runtime> {
+    let trace = scene.trace;
+    let starts_most = |runtime: &&Runtime| {
+        let through = |(_, stack, _): &&(ThreadId, StackId, u64)| {
+            trace.stack_frames(*stack).any(|frame| is_of_runtime(trace, runtime, frame))
+        };
+        2 * stacks.iter().filter(through).count() > stacks.len()
+    };
+    let runtimes = scene.derived.roles.runtimes_in(process);
+    runtimes.filter(|runtime| !runtime.keeps_threads.is_empty()).find(starts_most)
+}
+
+fn is_of_runtime(trace: &Trace, runtime: &Runtime, frame: FrameId) -> bool {
+    let module = trace.frames.get(frame.index()).map_or("", |frame| frame.module.as_str());
+    let file = file_name(module);
+    runtime.module_marks.iter().any(|pattern| matches(pattern, &file))
+}
+
+/// Where the program starts most of the threads, or asks the runtime for what it starts them for.
+fn place(scene: &Scene, runtime: Option<&Runtime>, stacks: &[(ThreadId, StackId, u64)]) -> Option<String> {
+    let trace = scene.trace;
+    let own = OwnFrames::new(trace);
+    let Some(runtime) = runtime else {
+        return own_places::functions(trace, &own, stacks).into_iter().next().map(|(name, _)| name);
+    };
+    let mut times: BTreeMap<FrameId, u64> = BTreeMap::new();
+    for (_, stack, _) in stacks {
+        let mut outside = trace.stack_frames(*stack).filter(|frame| !is_of_runtime(trace, runtime, *frame));
+        if let Some(frame) = outside.find_map(|frame| own.of(frame)) {
+            *times.entry(frame).or_default() += 1;
+        }
+    }
+    let most = times.into_iter().max_by_key(|(frame, times)| (*times, std::cmp::Reverse(*frame)));
+    most.map(|(frame, _)| trace.frame_name(frame))
+}
+
 fn finding(scene: &Scene, process: ProcessId, brood: &Brood) -> Option<Charged> {
-    let starting = starting(scene, brood);
+    let starting = starting(scene, process, brood);
     let running = scene.derived.ledger.running_ns().max(1) as f64;
     let cpus = f64::from(scene.derived.occupancy.cpus.max(1));
     let (at_a_time, any_ns) = at_a_time(scene, brood);
@@ -215,12 +262,15 @@ fn finding(scene: &Scene, process: ProcessId, brood: &Brood) -> Option<Charged> 
         gain: Gain { low, high },
         likely: None, confidence: scene.confidence(sure),
         evidence: starting.evidence,
-        advice: advice(in_turn),
+        advice: advice(in_turn, starting.runtime),
     };
     Some(Charged { finding, charge })
 }
 
-fn advice(in_turn: bool) -> Vec<String> {
+fn advice(in_turn: bool, runtime: Option<&Runtime>) -> Vec<String> {
+    if let Some(runtime) = runtime {
+        return vec![runtime.keeps_threads.clone()];
+    }
     let all = "Start all of them before the first is waited for; the future that std::async gives waits for the end where nobody keeps it";
     let pool = "Start as many threads as there are CPUs, once, and let them take the work from a queue (a thread pool)";
     let range = "Or give each thread a range of items in place of one";

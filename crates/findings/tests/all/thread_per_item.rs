@@ -1,6 +1,7 @@
 //! Threads that are started for little pieces of work, on pictures.
 
 use holdup_events::ThreadId;
+use holdup_events::tables::Mapping;
 use holdup_findings::{Analysis, Confidence, analyse};
 use holdup_testkit::check::{check_lanes, confidence, trace_of_lanes};
 
@@ -35,6 +36,40 @@ fn thread_per_item_fires_where_starting_takes_the_time() {
         finding.gain
     );
     assert_eq!(finding.confidence, Confidence::High);
+}
+
+/// OpenMP's runtime ends threads that the next region does not want, and starts them anew for the one after: the program asks
+/// for regions, not for threads.
+#[test]
+fn a_runtime_that_starts_its_threads_anew_says_how_it_keeps_them() {
+    let told = |library: &str| {
+        let mut text = "@cpus 2\n@tick 100000\n".to_owned();
+        text += "@samples starter 0..400 56 main;panel;GOMP_parallel;gomp_team_start;pthread_create\n";
+        let mut lanes = format!("starter  {}\n", "0".repeat(408));
+        for child in 0..200 {
+            let from = 2 * child + 1;
+            text += &format!("@samples t{child} {from}..{} 60 work\n", from + 2);
+            lanes += &format!("t{child}  {}11\n", ".".repeat(from));
+        }
+        let (_, mut trace) = trace_of_lanes(&(text + &lanes));
+        trace.threads.iter_mut().skip(1).for_each(|thread| thread.parent = Some(ThreadId(0)));
+        let of_runtime = |name: &str| name.starts_with("GOMP_") || name.starts_with("gomp_");
+        for frame in trace.frames.iter_mut().filter(|frame| of_runtime(&frame.function)) {
+            frame.module = library.to_owned();
+        }
+        trace.mappings.push(Mapping { path: library.to_owned(), ..trace.mappings[0].clone() });
+        let findings = analyse(&trace).findings;
+        let found =
+            findings.into_iter().find(|finding| finding.rule == "thread-per-item").expect("a finding");
+        (found.subject, found.advice.join(" "))
+    };
+    for library in ["/usr/lib/x86_64-linux-gnu/libgomp.so.1.0.0", "/py/torch/lib/libgomp-a34b3233.so.1"] {
+        let (subject, advice) = told(library);
+        assert_eq!(subject, "200 short threads of starter, started in panel", "{library}");
+        assert!(advice.contains("one number of threads for all parallel regions"), "{advice}");
+    }
+    let (_, advice) = told("/usr/lib/libother.so");
+    assert!(advice.contains("thread pool"), "{advice}");
 }
 
 /// The starter waits for each thread before it starts the next; beside them there is one that stays.

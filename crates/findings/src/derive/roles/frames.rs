@@ -160,7 +160,7 @@ fn module_of(frame: &Frame) -> &str {
 
 /// File name of a path, as the library is called where a system has it: a package that brings its own copy (a Python wheel) puts a
 /// hash of eight digits behind the name.
-fn file_name(path: &str) -> Cow<'_, str> {
+pub fn file_name(path: &str) -> Cow<'_, str> {
     let name = path.rsplit('/').next().unwrap_or(path);
     let Some((stem, version)) = name.find(".so").map(|at| name.split_at(at)) else { return name.into() };
     let is_hash = |part: &str| part.len() == HASH_DIGITS && part.bytes().all(|byte| byte.is_ascii_hexdigit());

@@ -19,6 +19,7 @@ use holdup_events::tables::{FrameKind, SampleRow, Slice, StackEnd, ThreadState};
 use holdup_events::{ProcessId, StackId, ThreadId, Timestamp, Trace, Wait, WaitId, WaitReason};
 
 use self::frames::FrameRules;
+pub(crate) use self::frames::file_name;
 use self::parties::Parties;
 use super::class::Class;
 use super::on_cpu::SampleClasses;
