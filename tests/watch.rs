@@ -4,7 +4,7 @@ mod support;
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use support::stalls::{Watched, assert_sound, compile, saved};
@@ -128,10 +128,10 @@ fn a_recorder_that_is_stopped_at_once_takes_away_what_it_made() {
         return;
     }
     let fifo = scratch.join("armed");
-    let mut sleeper = Command::new("sleep").arg("1000").spawn().unwrap();
+    let sleeper = Sleeper::start();
     let line = format!("line:{}", fifo.display());
     let mut command = holdup(&scratch);
-    command.args(["watch", "-t", &line, &sleeper.id().to_string()]).stderr(Stdio::piped());
+    command.args(["watch", "-t", &line, &sleeper.0.id().to_string()]).stderr(Stdio::piped());
     let child = command.spawn().unwrap();
     until_there(&fifo);
     // The next thing that it does is to take note of signals; where it has not yet, it is ended by this one.
@@ -141,8 +141,6 @@ fn a_recorder_that_is_stopped_at_once_takes_away_what_it_made() {
     }
     send("-TERM", child.id());
     let output = child.wait_with_output().unwrap();
-    sleeper.kill().unwrap();
-    sleeper.wait().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(!fifo.exists());
 }
@@ -155,27 +153,48 @@ fn a_recorder_that_saved_nothing_says_so_by_its_status() {
         return;
     }
     let fifo = scratch.join("armed");
-    let mut sleeper = Command::new("sleep").arg("1000").spawn().unwrap();
+    let sleeper = Sleeper::start();
     let line = format!("line:{}", fifo.display());
     let mut command = holdup(&scratch);
     let folder = scratch.join("saved");
     std::fs::create_dir(&folder).unwrap();
     command.args(["watch", "--quiet", "-t", &line, "--after", "0s", "-o"]).arg(folder.join("w.holdup"));
-    let mut child = command.arg(sleeper.id().to_string()).stderr(Stdio::piped()).spawn().unwrap();
-    until_there(&fifo);
-    // Opens once the recorder reads: it has looked at the folder by then.
-    let mut armed = std::fs::OpenOptions::new().write(true).open(&fifo).unwrap();
+    let mut child = command.arg(sleeper.0.id().to_string()).stderr(Stdio::piped()).spawn().unwrap();
+    // The recorder checks the folder before it starts this thread.
+    while !threads(child.id()).contains("saver") && child.try_wait().unwrap().is_none() {
+        std::thread::yield_now();
+    }
     std::fs::remove_dir(&folder).unwrap();
-    armed.write_all(b"now\n").unwrap();
-    drop(armed);
+    std::fs::OpenOptions::new().write(true).open(&fifo).unwrap().write_all(b"now\n").unwrap();
     let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
     assert!(said.any(|line| line.contains("holdup: not saved: ")), "nothing fired");
     send("-TERM", child.id());
     let rest: Vec<String> = said.collect();
-    sleeper.kill().unwrap();
-    sleeper.wait().unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(2), "{rest:#?}");
     assert!(rest.iter().any(|line| line.contains("a recording could not be saved")), "{rest:#?}");
+}
+
+/// A process that sleeps, and is killed when the test ends.
+struct Sleeper(Child);
+
+impl Sleeper {
+    fn start() -> Sleeper {
+        Sleeper(Command::new("sleep").arg("1000").spawn().unwrap())
+    }
+}
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Names of a process's threads.
+fn threads(pid: u32) -> BTreeSet<String> {
+    let entries = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let name = |place: std::path::PathBuf| std::fs::read_to_string(place.join("comm")).ok();
+    entries.filter_map(|entry| Some(name(entry.path())?.trim().to_owned())).collect()
 }
 
 /// Whether the process of this status has a handler for it.
