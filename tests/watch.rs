@@ -234,6 +234,26 @@ fn lines_and_output_fire_and_the_output_is_unchanged() {
     assert!(!fifo.exists(), "made by holdup, and taken away");
 }
 
+#[test]
+fn only_threads_of_processes_that_were_named_fire() {
+    let scratch = Scratch::new("watch-named");
+    let Some(program) = compile(&scratch).filter(|_| bpf_or_skip(&scratch)) else { return };
+    let pause = ["-t", "pause:lock>40ms", "--after", "1s", "--trigger-process"];
+    // The program writes this line when the pause is over.
+    let other = [&pause[..], &["flock", "-t", "output:stall 0 is over"]].concat();
+    let mut watched = Watched::start(&scratch, &other, &program);
+    watched.stall();
+    watched.until("holdup: saved");
+    watched.end();
+    let fired = &saved(&scratch, 1)["fired"];
+    assert!(fired.as_array().unwrap().iter().all(|one| one["trigger"] != "pause:lock>40ms"), "{fired}");
+    let mut watched = Watched::start(&scratch, &[&pause[..], &["stalls"]].concat(), &program);
+    watched.stall();
+    watched.until("holdup: saved");
+    watched.end();
+    assert_eq!(saved(&scratch, 2)["fired"][0]["trigger"], "pause:lock>40ms");
+}
+
 /// A program's last words are often what one waits for: it ends before anybody has looked at them.
 #[test]
 fn last_words_fire() {

@@ -28,6 +28,9 @@ pub struct WatchArgs {
     /// When to save; any number of them, see below
     #[arg(short, long, required = true, value_name = "TRIGGER")]
     pub trigger: Vec<String>,
+    /// Only threads of these processes fire triggers; without it those of every process that is recorded
+    #[arg(long, value_name = "PID|NAME")]
+    pub trigger_process: Vec<String>,
     /// How much time before the moment is saved
     #[arg(long, default_value = "10s", value_name = "TIME", value_parser = parse_length)]
     pub keep: Duration,
@@ -37,10 +40,10 @@ pub struct WatchArgs {
     /// Memory for what is kept; where it is too little, less time is
     #[arg(long, default_value = "128M", value_name = "BYTES", value_parser = parse_bytes)]
     pub keep_bytes: u64,
-    /// Stop after so many recordings; a program goes on unrecorded
+    /// Save at most this many recordings, then stop; with `signal:` go on, and save for signals only
     #[arg(long, default_value_t = 10, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_saves: u32,
-    /// After a recording nothing fires again for so long
+    /// Time after a recording in which no trigger saves, except `signal:`; the same cause rests twice as long each time
     #[arg(long, default_value = "10s", value_name = "TIME", value_parser = parse_duration)]
     pub cooldown: Duration,
     /// Disk that all recordings together may take; of `-o NAME.holdup` also those that are there

@@ -12,6 +12,7 @@ use crate::cli::TopArgs;
 use crate::live::{self, Look, metrics};
 use crate::record::{self, Beside, Subject, runtime_events};
 use crate::top::{HeldBack, Lines, Request, Watcher, Wishes, without_input};
+use crate::watch::triggers::Processes;
 use crate::watch::triggers::output::Pipes;
 use crate::watch::{Limits, Plan};
 
@@ -42,6 +43,7 @@ pub fn execute(args: TopArgs) -> Result<ExitCode> {
     let plan = Plan {
         limits: limits(&args),
         triggers: vec![wishes.save.armed()],
+        processes: Processes::default(),
         report: Box::new(|_| Ok(())),
         live: Some(live),
         pipes: Pipes::default(),

@@ -10,6 +10,7 @@ use holdup_capture::launch;
 use crate::cli::{ForceArgs, RecordArgs, WatchArgs};
 use crate::live::{self, metrics};
 use crate::record::{self, Beside, Subject, runtime_events};
+use crate::watch::triggers::Processes;
 use crate::watch::triggers::output::{self, Pipes};
 use crate::watch::{Armed, Limits, Plan};
 
@@ -40,6 +41,7 @@ pub fn execute(args: WatchArgs) -> Result<ExitCode> {
         quota: args.quota,
         output: record.output.clone(),
     };
+    let processes = Processes::parse(&args.trigger_process);
     let lost = Arc::new(AtomicU32::new(0));
     let count = lost.clone();
     let report = Box::new(move |recorded: Option<&record::Recorded>| match recorded {
@@ -53,7 +55,7 @@ pub fn execute(args: WatchArgs) -> Result<ExitCode> {
         subject,
         command,
         &options,
-        Plan { limits, triggers, report, live, pipes: pipes.clone() },
+        Plan { limits, triggers, processes, report, live, pipes: pipes.clone() },
     )?;
     pipes.finish();
     match (ending, lost.load(Ordering::Relaxed)) {

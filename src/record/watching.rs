@@ -15,7 +15,7 @@ use super::output::Output;
 use super::roots::Roots;
 use super::{Beside, Recorder, Subject, bpf, manifest, unix_ns};
 use crate::cli::RecordArgs;
-use crate::watch::{Flight, Job, Mark, Plan, triggers};
+use crate::watch::{Flight, Job, Mark, Plan, Saving, triggers};
 
 /// Records `subject` until it ends or the user stops it, and keeps what the plan's triggers ask for. How a program of ours ended.
 pub fn watch(
@@ -193,7 +193,7 @@ impl Loop {
         let (cost, counters) = (self.spent(), self.session.counters());
         let roots = self.roots_so_far();
         let Output::Flight(flight) = &mut self.journal else { return };
-        let Some((cut, fired)) = flight.cut(end) else { return };
+        let Some(Saving { cut, fired, is_requested }) = flight.cut(end) else { return };
         let mut sources = recorded_streams(&since(&counters, &cut.mark.counters));
         sources.push(SourceState {
             name: "mappings".to_owned(),
@@ -201,6 +201,6 @@ impl Loop {
             ..SourceState::default()
         });
         let start_unix_ns = unix_ns().saturating_sub(lower::now().since(cut.start).0);
-        flight.save(Job { cut, fired, cost, sources, roots, start_unix_ns });
+        flight.save(Job { cut, fired, cost, sources, roots, start_unix_ns, is_requested });
     }
 }

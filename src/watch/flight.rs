@@ -1,14 +1,18 @@
 //! The flight recorder itself: the ring of events, the triggers that watch it, and what is about to be saved.
 
 use anyhow::Result;
+use std::collections::BTreeSet;
+
 use holdup_capture::bpf::Counters;
 use holdup_events::event::{Tell, Told};
 use holdup_events::recording::ring::{Cut, EventRing, Keep};
 use holdup_events::recording::{Cost, Fired, Manifest};
 use holdup_events::{Duration, Event, Timestamp};
 
+use super::cooldown::{Cause, Cooldown};
 use super::saver::{Counts, Job, Saver};
 use super::triggers::output::Pipes;
+use super::triggers::{Firing, Firings};
 use super::{Armed, Limits, Plan};
 use crate::live::{Live, metrics};
 use crate::record::roots::Roots;
@@ -36,6 +40,16 @@ struct Pending {
     /// When the first trigger fired, as the recorder saw it.
     seen: Timestamp,
     fired: Vec<Fired>,
+    causes: BTreeSet<Cause>,
+    /// The user asked for it.
+    is_requested: bool,
+}
+
+/// What is taken out of memory to be saved.
+pub struct Saving {
+    pub cut: Cut<Mark>,
+    pub fired: Vec<Fired>,
+    pub is_requested: bool,
 }
 
 /// See the module.
@@ -45,11 +59,10 @@ pub struct Flight {
     /// Through which the program writes what triggers look at.
     pipes: Pipes,
     limits: Limits,
-    /// Fired since the last step.
-    fresh: Vec<Fired>,
+    /// What fired since the last step.
+    firings: Firings,
     pending: Option<Pending>,
-    /// When the last one was saved.
-    last: Option<Timestamp>,
+    cooldown: Cooldown,
     /// The recording is over.
     is_over: bool,
     suppressed: u64,
@@ -63,7 +76,7 @@ pub struct Flight {
 impl Flight {
     /// `manifest`: what every recording's says. `pid`: the program.
     pub fn new(plan: Plan, manifest: Manifest, pid: u32) -> Result<Flight> {
-        let Plan { limits, triggers, report, live, pipes } = plan;
+        let Plan { limits, triggers, processes, report, live, pipes } = plan;
         let metrics = live.as_ref().and_then(|plan| plan.metrics.clone());
         let time = limits.keep + limits.after + SLACK;
         let keep = Keep { time: Duration(time.as_nanos() as u64), bytes: limits.keep_bytes };
@@ -71,9 +84,9 @@ impl Flight {
             ring: EventRing::new(keep, Mark::default()),
             triggers,
             pipes,
-            fresh: Vec::new(),
+            firings: Firings::new(processes),
             pending: None,
-            last: None,
+            cooldown: Cooldown::new(limits.cooldown),
             is_over: false,
             suppressed: 0,
             live: live.map(|plan| Live::new(plan, manifest.clone())),
@@ -86,9 +99,9 @@ impl Flight {
 
     /// Takes one event.
     pub fn push(&mut self, event: &Event) {
-        let Flight { ring, triggers, fresh, .. } = self;
+        let Flight { ring, triggers, firings, .. } = self;
         for armed in triggers {
-            armed.event(event, ring.standing(), fresh);
+            armed.event(event, ring.standing(), firings);
         }
         ring.push(event);
         if let (Some(live), Event::Stack(stack)) = (&mut self.live, event) {
@@ -98,8 +111,8 @@ impl Flight {
 
     /// Looks at what fired. `false`: there is nothing more to wait for.
     pub fn step(&mut self, now: Timestamp) -> bool {
-        for fired in self.ask(now) {
-            self.note(fired, now);
+        for firing in self.ask(now) {
+            self.note(firing, now);
         }
         if self.ring.take_short() {
             self.saver.say_once(format!(
@@ -108,9 +121,27 @@ impl Flight {
             ));
         }
         let is_seen = self.live.as_ref().is_some_and(Live::is_over);
-        // What is still to be written may fail, and leave room for another.
-        let is_enough = self.saver.counts().kept >= self.limits.max_saves;
-        (!is_enough && !is_seen && !self.gives_up()) || self.pending.is_some()
+        (!is_seen && !self.ends_by_number() && !self.gives_up()) || self.pending.is_some()
+    }
+
+    /// `--max-saves` is reached, and no signal can ask for more.
+    fn ends_by_number(&self) -> bool {
+        // A recording that is still to be written may fail, and leave room for another.
+        if self.saver.counts().limited_kept < self.limits.max_saves {
+            return false;
+        }
+        let requests: Vec<&str> = self
+            .triggers
+            .iter()
+            .filter(|armed| armed.is_request())
+            .map(|armed| armed.text.as_str())
+            .collect();
+        let next = match requests.is_empty() {
+            true => "holdup stops recording".to_owned(),
+            false => format!("from now on only {} saves", requests.join(", ")),
+        };
+        self.saver.say_once(format!("--max-saves {} is reached: {next}", self.limits.max_saves));
+        requests.is_empty()
     }
 
     /// Nothing can be saved, and nobody is there who sees that: who asks for each recording does.
@@ -133,42 +164,53 @@ impl Flight {
     pub fn last_look(&mut self, end: Timestamp) {
         self.is_over = true;
         self.pipes.finish();
-        for fired in self.ask(end) {
+        for mut firing in self.ask(end) {
             // Of what is read of it now, it is known that it was before.
-            self.note(Fired { at_ns: fired.at_ns.min(end.0), ..fired }, end);
+            firing.fired.at_ns = firing.fired.at_ns.min(end.0);
+            self.note(firing, end);
         }
     }
 
     /// What fired since it was asked last.
-    fn ask(&mut self, now: Timestamp) -> Vec<Fired> {
-        let Flight { ring, triggers, fresh, .. } = self;
+    fn ask(&mut self, now: Timestamp) -> Vec<Firing> {
+        let Flight { ring, triggers, firings, .. } = self;
         for armed in triggers {
-            armed.step(now, ring.standing(), fresh);
+            armed.step(now, ring.standing(), firings);
         }
-        std::mem::take(fresh)
+        firings.drain()
     }
 
-    fn note(&mut self, fired: Fired, now: Timestamp) {
+    fn note(&mut self, firing: Firing, now: Timestamp) {
+        let cause = Cause::new(&firing);
+        let fired = firing.fired;
         if let Some(metrics) = &self.metrics {
             metrics.with(|metrics| metrics.fired(&fired.trigger));
         }
         if let Some(pending) = &mut self.pending {
             if pending.fired.len() < FIRED_MAX {
+                pending.causes.insert(cause);
                 pending.fired.push(fired.clone());
                 self.mark(&fired);
             }
             return;
         }
-        let rests = |last: Timestamp| now.since(last).0 < self.limits.cooldown.as_nanos() as u64;
-        let Counts { kept, waiting, .. } = self.saver.counts();
-        let is_enough = kept + waiting >= self.limits.max_saves || self.gives_up();
-        if is_enough || self.last.is_some_and(rests) || !self.saver.has_room() {
+        let is_requested =
+            self.triggers.iter().any(|armed| armed.is_request() && armed.text == fired.trigger);
+        if !self.may_save(&cause, is_requested, now) {
             self.suppressed += 1;
             return;
         }
         say!("holdup: {}: {}", fired.trigger, describe(&fired));
         self.mark(&fired);
-        self.pending = Some(Pending { seen: now, fired: vec![fired] });
+        self.pending = Some(Pending { seen: now, fired: vec![fired], causes: [cause].into(), is_requested });
+    }
+
+    /// Whether a recording may begin with this cause.
+    fn may_save(&self, cause: &Cause, is_requested: bool, now: Timestamp) -> bool {
+        let Counts { limited_kept, limited_waiting, .. } = self.saver.counts();
+        let is_limited =
+            limited_kept + limited_waiting >= self.limits.max_saves || self.cooldown.rests(cause, now);
+        (is_requested || !is_limited) && !self.gives_up() && self.saver.has_room()
     }
 
     /// Moves the start of what is kept to `at`.
@@ -233,11 +275,11 @@ impl Flight {
     }
 
     /// Takes out what is to be saved, up to `end`.
-    pub fn cut(&mut self, end: Timestamp) -> Option<(Cut<Mark>, Vec<Fired>)> {
-        let Pending { fired, .. } = self.pending.take()?;
+    pub fn cut(&mut self, end: Timestamp) -> Option<Saving> {
+        let Pending { fired, causes, is_requested, .. } = self.pending.take()?;
         let cut = self.ring.cut(end)?;
-        self.last = Some(end);
-        Some((cut, fired))
+        self.cooldown.saved(causes, end);
+        Some(Saving { cut, fired, is_requested })
     }
 
     /// Has it written.
@@ -301,6 +343,8 @@ mod tests {
     use super::*;
     use crate::record::Recorded;
     use crate::watch::Report;
+    use crate::watch::triggers::{Processes, Trigger};
+    use holdup_events::standing::Standing;
 
     const NONE: std::time::Duration = std::time::Duration::ZERO;
 
@@ -331,7 +375,9 @@ mod tests {
                 quota: u64::MAX,
                 output: Some(place.join(output)),
             };
-            let plan = Plan { limits, triggers: vec![armed], report, live: None, pipes: Pipes::default() };
+            let triggers = vec![armed];
+            let processes = Processes::default();
+            let plan = Plan { limits, triggers, processes, report, live: None, pipes: Pipes::default() };
             let flight = Flight::new(plan, Manifest::default(), std::process::id()).unwrap();
             Flying { place, line, flight, second: 1 }
         }
@@ -349,13 +395,26 @@ mod tests {
         /// It fires, and what comes of that is handed over; `true` if it was not suppressed.
         fn fire(&mut self) -> bool {
             self.line.write_all(b"now\n").unwrap();
+            self.save()
+        }
+
+        /// A step, and what it takes to save what fired; `false` if nothing is saved.
+        fn save(&mut self) -> bool {
             self.step();
-            let Some((cut, fired)) = self.flight.cut(Timestamp(self.second * 1_000_000_000)) else {
+            let Some(saving) = self.flight.cut(Timestamp(self.second * 1_000_000_000)) else {
                 return false;
             };
+            let Saving { cut, fired, is_requested } = saving;
             let (cost, sources, roots) = (Cost::default(), Vec::new(), Roots::default());
-            self.flight.save(Job { cut, fired, cost, sources, roots, start_unix_ns: 0 });
+            self.flight.save(Job { cut, fired, cost, sources, roots, start_unix_ns: 0, is_requested });
             true
+        }
+
+        /// Adds a trigger by which the user asks for recordings. What sends to it asks.
+        fn add_request(&mut self) -> Sender<()> {
+            let (ask, asked) = channel();
+            self.flight.triggers.push(Armed::own("signal:USR2", Box::new(Requests(asked))));
+            ask
         }
 
         /// What became of them, once that is known of all.
@@ -370,6 +429,75 @@ mod tests {
             self.flight.finish();
             std::fs::remove_dir_all(&self.place).unwrap();
         }
+    }
+
+    /// Fires as a signal does.
+    struct Requests(Receiver<()>);
+
+    impl Trigger for Requests {
+        fn step(&mut self, now: Timestamp, _: &Standing, fire: &mut dyn FnMut(Fired)) {
+            if self.0.try_recv().is_ok() {
+                fire(Fired { at_ns: now.0, ..Fired::default() });
+            }
+        }
+
+        fn is_request(&self) -> bool {
+            true
+        }
+    }
+
+    #[test]
+    fn a_signal_saves_within_the_cooldown_and_beyond_max_saves() {
+        let mut flying = Flying::new("asked", (1, Path::new("w.holdup")), Box::new(|_| Ok(())));
+        let ask = flying.add_request();
+        flying.flight.cooldown = Cooldown::new(std::time::Duration::from_secs(1_000));
+        flying.begin();
+        for _ in 0..2 {
+            ask.send(()).unwrap();
+            assert!(flying.save());
+            flying.counts();
+        }
+        assert!(!flying.fire(), "a recording was saved just before");
+        flying.second += 2_000;
+        assert!(flying.fire(), "recordings by a signal do not count");
+        let counts = flying.counts();
+        assert_eq!((counts.kept, counts.limited_kept), (3, 1));
+        flying.second += 20_000;
+        assert!(!flying.fire(), "one was allowed");
+        assert!(flying.step(), "it goes on for the signal");
+        ask.send(()).unwrap();
+        assert!(flying.save());
+        assert_eq!(flying.counts().kept, 4);
+        let said = flying.flight.saver.said();
+        assert_eq!(said, ["--max-saves 1 is reached: from now on only signal:USR2 saves"]);
+        flying.end();
+    }
+
+    #[test]
+    fn the_end_by_max_saves_is_said() {
+        let mut flying = Flying::new("enough", (1, Path::new("w.holdup")), Box::new(|_| Ok(())));
+        flying.begin();
+        assert!(flying.fire());
+        flying.counts();
+        assert!(!flying.step());
+        assert_eq!(flying.flight.saver.said(), ["--max-saves 1 is reached: holdup stops recording"]);
+        flying.end();
+    }
+
+    #[test]
+    fn a_cause_that_saved_leaves_the_next_recording_to_others() {
+        let mut flying = Flying::new("causes", (9, Path::new("w.holdup")), Box::new(|_| Ok(())));
+        flying.flight.cooldown = Cooldown::new(std::time::Duration::from_secs(10));
+        flying.begin();
+        let mut saved = Vec::new();
+        while flying.second < 90 {
+            if flying.fire() {
+                saved.push(flying.second);
+            }
+            flying.counts();
+        }
+        assert_eq!(saved, [2, 12, 32, 72]);
+        flying.end();
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `holdup watch`: a flight recorder. What is recorded goes round in memory, and is saved as a recording when a trigger fires,
 //! with the time before and after it.
 
+mod cooldown;
 mod flight;
 mod saver;
 pub mod triggers;
@@ -10,7 +11,7 @@ use std::time::Duration;
 
 use crate::live;
 
-pub use flight::{Flight, Mark};
+pub use flight::{Flight, Mark, Saving};
 pub use saver::{Job, Report};
 pub use triggers::Armed;
 
@@ -23,9 +24,9 @@ pub struct Limits {
     pub after: Duration,
     /// Memory for what goes round (bytes).
     pub keep_bytes: u64,
-    /// Recordings to save at the most.
+    /// Recordings to save at most, except those that a signal asks for.
     pub max_saves: u32,
-    /// So long after one nothing fires again.
+    /// Time after a recording in which no trigger saves, except by a signal.
     pub cooldown: Duration,
     /// Disk for all of them (bytes).
     pub quota: u64,
@@ -39,6 +40,8 @@ pub struct Plan {
     pub limits: Limits,
     /// When.
     pub triggers: Vec<Armed>,
+    /// Whose threads may fire.
+    pub processes: triggers::Processes,
     /// What to do with each recording.
     pub report: Report,
     /// Who looks at it meanwhile, and how often.

@@ -41,6 +41,15 @@ pub struct Job {
     pub roots: Roots,
     /// The moment of its beginning by the calendar (ns since 1970).
     pub start_unix_ns: u64,
+    /// The user asked for it: `--max-saves` does not count it.
+    pub is_requested: bool,
+}
+
+impl Job {
+    /// How many of the recordings that `--max-saves` allows it is.
+    fn limited(&self) -> u32 {
+        u32::from(!self.is_requested)
+    }
 }
 
 /// What became of recordings.
@@ -54,6 +63,10 @@ pub struct Counts {
     pub failed: u32,
     /// Those of them since the last that could.
     pub failed_in_a_row: u32,
+    /// Those of the kept ones that the user did not ask for: `--max-saves` counts them.
+    pub limited_kept: u32,
+    /// Those of the waiting ones that the user did not ask for.
+    pub limited_waiting: u32,
     /// Bytes of those that are there, of that name also of those that were there before.
     bytes: u64,
 }
@@ -83,6 +96,24 @@ impl Shared {
 }
 
 impl Counts {
+    /// One more is to be written.
+    fn wait(&mut self, limited: u32) {
+        self.waiting += 1;
+        self.limited_waiting += limited;
+    }
+
+    /// One is no longer to be written.
+    fn end_waiting(&mut self, limited: u32) {
+        self.waiting -= 1;
+        self.limited_waiting -= limited;
+    }
+
+    fn keep(&mut self, limited: u32) {
+        self.kept += 1;
+        self.limited_kept += limited;
+        self.failed_in_a_row = 0;
+    }
+
     fn fail(&mut self) {
         self.failed += 1;
         self.failed_in_a_row += 1;
@@ -153,7 +184,7 @@ impl Saver {
     pub fn has_room(&self) -> bool {
         let room = self.shared.count(|_| {}).bytes < self.quota;
         if !room {
-            self.say_once("--quota is reached: nothing more is saved".to_owned());
+            self.say_once("--quota is reached: holdup goes on without saving".to_owned());
         }
         room
     }
@@ -181,7 +212,8 @@ impl Saver {
     fn hand_over(&self, job: Job, waits: bool) -> Result<(), Refused> {
         let sender = self.sender.as_ref().ok_or(Refused::Gone)?;
         // Before it is there to be taken: the writer takes it off again.
-        self.shared.count(|counts| counts.waiting += 1);
+        let limited = job.limited();
+        self.shared.count(|counts| counts.wait(limited));
         let taken = match waits {
             true => sender.send(job).map_err(|_| Refused::Gone),
             false => sender.try_send(job).map_err(|error| match error {
@@ -190,7 +222,7 @@ impl Saver {
             }),
         };
         if taken.is_err() {
-            self.shared.count(|counts| counts.waiting -= 1);
+            self.shared.count(|counts| counts.end_waiting(limited));
         }
         taken
     }
@@ -198,6 +230,12 @@ impl Saver {
     /// Says something, the first time.
     pub fn say_once(&self, text: String) {
         self.shared.say_once(text);
+    }
+
+    /// What [`Saver::say_once`] printed.
+    #[cfg(test)]
+    pub fn said(&self) -> Vec<String> {
+        self.shared.said.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Waits until all are written; tells what became of them.
@@ -212,25 +250,26 @@ impl Writer {
     fn work(&mut self, jobs: &Receiver<Job>) {
         privileges::run_behind_others();
         while let Ok(job) = jobs.recv() {
+            let limited = job.limited();
             let written = caught(|| self.write(job));
-            let counts = |change: fn(&mut Counts)| {
+            let counts = |change: fn(&mut Counts, u32)| {
                 self.shared.count(|counts| {
-                    counts.waiting -= 1;
-                    change(counts);
+                    counts.end_waiting(limited);
+                    change(counts, limited);
                 })
             };
             let told = match written {
                 Ok(Some(recorded)) => {
-                    counts(|counts| (counts.kept, counts.failed_in_a_row) = (counts.kept + 1, 0));
+                    counts(Counts::keep);
                     say!("holdup: saved {}", recorded.path.display());
                     caught(|| self.tell(Some(&recorded)))
                 }
                 Ok(None) => {
-                    counts(|_| {});
+                    counts(|_, _| {});
                     Ok(())
                 }
                 Err(error) => {
-                    counts(Counts::fail);
+                    counts(|counts, _| counts.fail());
                     say!("holdup: not saved: {error:#}");
                     caught(|| self.tell(None))
                 }
@@ -256,7 +295,7 @@ impl Writer {
                 .say_once(format!("--quota: {} MiB are left, not enough for the next recording", left >> 20));
             return Ok(None);
         }
-        let Job { cut, fired, cost, sources, roots, start_unix_ns } = job;
+        let Job { cut, fired, cost, sources, roots, start_unix_ns, is_requested: _ } = job;
         let before = &cut.mark.cost;
         let mut manifest = Manifest {
             start_ns: cut.start.0,
@@ -368,7 +407,7 @@ mod tests {
         let keep = Keep { time: holdup_events::Duration(1_000_000_000), bytes: 1 << 20 };
         let cut = EventRing::new(keep, Mark::default()).cut(Timestamp(1)).unwrap();
         let (fired, cost, sources, roots) = (Vec::new(), Cost::default(), Vec::new(), Roots::default());
-        Job { cut, fired, cost, sources, roots, start_unix_ns: 0 }
+        Job { cut, fired, cost, sources, roots, start_unix_ns: 0, is_requested: false }
     }
 
     /// A directory that is not there, below which nothing can be made: each save fails, and is told.

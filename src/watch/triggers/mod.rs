@@ -7,6 +7,7 @@ mod line;
 pub mod output;
 mod parentheses;
 mod pause;
+mod processes;
 mod signal;
 mod spans;
 mod tracepoint;
@@ -15,6 +16,8 @@ use anyhow::{Result, bail};
 use holdup_events::recording::Fired;
 use holdup_events::standing::Standing;
 use holdup_events::{Event, Timestamp};
+
+pub use processes::{Firing, Firings, Processes};
 
 /// Watches for one thing.
 pub trait Trigger {
@@ -40,6 +43,11 @@ pub trait Trigger {
     /// What is to be probed in the program for it.
     fn probe(&self) -> Option<Probe> {
         None
+    }
+
+    /// The user asks for a recording by it: it always saves, within the quota.
+    fn is_request(&self) -> bool {
+        false
     }
 
     /// Why it never could fire, if that turned out meanwhile.
@@ -148,14 +156,21 @@ impl Armed {
         self.trigger.output()
     }
 
-    pub(super) fn event(&mut self, event: &Event, standing: &Standing, fired: &mut Vec<Fired>) {
-        let Armed { text, trigger, .. } = self;
-        trigger.event(event, standing, &mut |one| fired.push(Fired { trigger: text.clone(), ..one }));
+    /// See [`Trigger::is_request`].
+    pub(super) fn is_request(&self) -> bool {
+        self.trigger.is_request()
     }
 
-    pub(super) fn step(&mut self, now: Timestamp, standing: &Standing, fired: &mut Vec<Fired>) {
+    pub(super) fn event(&mut self, event: &Event, standing: &Standing, firings: &mut Firings) {
         let Armed { text, trigger, .. } = self;
-        trigger.step(now, standing, &mut |one| fired.push(Fired { trigger: text.clone(), ..one }));
+        let mut take = |one| firings.take(Fired { trigger: text.clone(), ..one }, standing);
+        trigger.event(event, standing, &mut take);
+    }
+
+    pub(super) fn step(&mut self, now: Timestamp, standing: &Standing, firings: &mut Firings) {
+        let Armed { text, trigger, .. } = self;
+        let mut take = |one| firings.take(Fired { trigger: text.clone(), ..one }, standing);
+        trigger.step(now, standing, &mut take);
     }
 
     pub(super) fn silence(&self) -> Option<String> {

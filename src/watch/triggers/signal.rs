@@ -37,4 +37,8 @@ impl Trigger for Signal {
             fire(happened(now, format!("{name} came")));
         }
     }
+
+    fn is_request(&self) -> bool {
+        true
+    }
 }
