@@ -15,13 +15,15 @@ use super::own_places::{self, OwnFrames, Places};
 use super::parallel;
 use super::roles::Roles;
 use super::syscall_names::FUTEX;
-use crate::descriptors::RuleId;
+use crate::descriptors::{Rule, RuleId};
 
 /// One lock (a futex word of one process or of several that share its memory, or a file's lock).
 #[derive(Clone, Debug, Default)]
 pub struct LockUse {
     /// Name for people: a symbol, else mapping + offset, else the address.
     pub name: String,
+    /// Its name without its process, addresses and inodes. It is the same in each run; several locks may have it.
+    pub symbolic: String,
     /// The rule of a runtime's descriptor by which it is a lock, if there is one: what lock it is.
     pub rule: Option<RuleId>,
     /// Whose; the first of several.
@@ -320,6 +322,11 @@ pub fn derive_with(trace: &Trace, roles: &Roles) -> Vec<LockUse> {
         let mut used = sums.finish((trace, &symbols), index.locks[lock]);
         used.rule = index.rules[lock];
         used.name = runtime_name((trace, roles, &symbols), &used, &index.classes[lock]).unwrap_or(used.name);
+        let symbol = symbols.get(&(used.process, used.object)).copied();
+        used.symbolic = match runtime_rule(roles, &used) {
+            Some(rule) => symbolic_runtime_name(rule, symbol, &index.classes[lock]),
+            None => symbolic_name(trace, &used, symbol),
+        };
         used
     };
     let mut locks: Vec<LockUse> = merged.into_iter().map(finish).collect();
@@ -431,16 +438,52 @@ fn name(
     }
 }
 
+/// [`LockUse::symbolic`] of a lock that is no runtime's; `symbol`: the variable that it is, where one is known.
+fn symbolic_name(trace: &Trace, lock: &LockUse, symbol: Option<&str>) -> String {
+    match lock.reason {
+        WaitReason::FileLock => match trace.calls.name_of(ObjectKind::File, lock.object) {
+            "" => "file lock of a file without a name".to_owned(),
+            path => format!("file lock of {path}"),
+        },
+        WaitReason::MmapLock => "mmap_lock".to_owned(),
+        _ => match (symbol, lock.waiting_at.first().map(|(function, _)| function.as_str())) {
+            (Some(symbol), _) => symbol.to_owned(),
+            // A function without a name: `0x7f12`, or `libfoo.so+0x12` ([`Trace::frame_name`]).
+            (None, Some(function)) => {
+                match function.split("0x").next().map(|file| file.trim_end_matches('+')) {
+                    Some("") | None => "lock without a name".to_owned(),
+                    Some(place) => format!("lock in {place}"),
+                }
+            }
+            (None, None) => "lock without a name".to_owned(),
+        },
+    }
+}
+
+/// [`LockUse::symbolic`] of a runtime's lock.
+fn symbolic_runtime_name(rule: &Rule, symbol: Option<&str>, class: &str) -> String {
+    match (rule.one_lock, symbol) {
+        (true, _) if !class.is_empty() => format!("{} of {class}", rule.lock),
+        (false, Some(symbol)) => format!("{} ({symbol})", rule.lock),
+        _ => rule.lock.clone(),
+    }
+}
+
+/// The rule by which a runtime gives the lock a name.
+fn runtime_rule<'a>(roles: &'a Roles, lock: &LockUse) -> Option<&'a Rule> {
+    let (_, rule) = roles.descriptors.rule(lock.rule?)?;
+    (!rule.lock.is_empty()).then_some(rule)
+}
+
 /// What a runtime calls it, with the variable that it is, which the program's author knows.
 fn runtime_name(
     (trace, roles, symbols): (&Trace, &Roles, &Symbols),
     lock: &LockUse,
     class: &str,
 ) -> Option<String> {
-    let (_, rule) = roles.descriptors.rule(lock.rule?)?;
+    let rule = runtime_rule(roles, lock)?;
     let whose = trace.process_name(lock.process);
     match (rule.lock.as_str(), rule.one_lock) {
-        ("", _) => None,
         (name, true) if !class.is_empty() => Some(format!("{name} of {class} in {whose}")),
         (name, true) => Some(format!("{name} of {whose}")),
         (name, false) => Some(match symbols.get(&(lock.process, lock.object)) {

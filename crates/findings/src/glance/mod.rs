@@ -47,6 +47,10 @@ pub struct Glance {
     pub strangers: Vec<Stranger>,
     /// Locks that were waited for, the most waited for first.
     pub locks: Vec<LockGlance>,
+    /// Waits for all other locks.
+    pub other_lock_waits: u64,
+    /// How long these took together (ns).
+    pub other_lock_wait_ns: u64,
     /// Waits by what they were for, the longest first.
     pub waits: Vec<WaitGlance>,
     /// Collections, where a runtime tells of them.
@@ -103,8 +107,12 @@ pub enum Now {
 pub struct LockGlance {
     /// As in [`locks::LockUse::name`].
     pub name: String,
+    /// As in [`locks::LockUse::symbolic`].
+    pub symbolic: String,
     /// Whose.
     pub pid: u32,
+    /// That one's name.
+    pub process: String,
     /// Waits for it.
     pub waits: u64,
     /// How long they took together (ns).
@@ -148,6 +156,8 @@ impl Glance {
             thread.now = nows.get(&row.thread).cloned().unwrap_or_default();
         }
         threads.sort_by_key(|thread| (thread.pid, thread.tid));
+        let mut locks = locks::derive_with(trace, roles);
+        let other_locks = locks.split_off(LOCKS_MAX.min(locks.len()));
         Glance {
             start: trace.start(),
             end: trace.end(),
@@ -158,7 +168,9 @@ impl Glance {
             threads,
             cpus: cpus::derive(trace, (timelines, roles), online),
             strangers: cpus::strangers(trace, timelines),
-            locks: lock_glances(trace, &begun),
+            locks: locks.into_iter().map(|lock| lock_glance(trace, lock)).collect(),
+            other_lock_waits: other_locks.iter().map(|lock| lock.waits).sum(),
+            other_lock_wait_ns: other_locks.iter().map(|lock| lock.wait_ns).sum(),
             waits,
             collections: collections(trace, &begun),
             lost: trace.losses.iter().map(|loss| loss.events).sum(),
@@ -204,9 +216,10 @@ fn thread_glance(trace: &Trace, row: &ThreadLedger) -> ThreadGlance {
     }
 }
 
-fn lock_glances(trace: &Trace, begun: &Begun) -> Vec<LockGlance> {
-    let glance = |lock: locks::LockUse| LockGlance {
+fn lock_glance(trace: &Trace, lock: locks::LockUse) -> LockGlance {
+    LockGlance {
         pid: pid(trace, lock.process),
+        process: trace.process_name(lock.process).to_owned(),
         waits: lock.waits,
         wait_ns: lock.wait_ns,
         max_ns: lock.max_ns,
@@ -217,8 +230,8 @@ fn lock_glances(trace: &Trace, begun: &Begun) -> Vec<LockGlance> {
             .map_or(String::new(), |(thread, _)| crate::wording::thread(trace, *thread)),
         at: lock.waiting_at.first().map_or(String::new(), |(function, _)| function.clone()),
         name: lock.name,
-    };
-    locks::derive_with(trace, &begun.roles).into_iter().take(LOCKS_MAX).map(glance).collect()
+        symbolic: lock.symbolic,
+    }
 }
 
 fn collections(trace: &Trace, begun: &Begun) -> Option<Collections> {

@@ -10,10 +10,34 @@ use holdup_findings::glance::Glance;
 use super::{Moment, Spent};
 use crate::text::clean;
 
-/// Locks of which sums are kept; those that are waited for later count together.
-const LOCKS_MAX: usize = 1024;
-/// Locks that are told, those that were waited for longest.
-const LOCKS_TOLD: usize = 20;
+/// Maximum number of locks with series of their own; all others share one. A series that has begun stays, so that no sum falls.
+const LOCKS_MAX: usize = 50;
+/// Minimum time waited for a lock within one interval (ns) for series of its own.
+const WAIT_MIN_NS: u64 = 1_000_000;
+/// Minimum share of that time in the interval's lock wait, as a divisor.
+const WAIT_SHARE_MIN: u64 = 20;
+/// Process and lock of the series that all other locks share.
+const OTHER: &str = "(other)";
+
+/// Locks with the same name in processes with the same name: numbers of processes and addresses would make series without end.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct LockName {
+    process: String,
+    lock: String,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct LockSums {
+    waits: u64,
+    wait_ns: u64,
+}
+
+impl LockSums {
+    fn add(&mut self, more: LockSums) {
+        self.waits += more.waits;
+        self.wait_ns += more.wait_ns;
+    }
+}
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
@@ -21,8 +45,8 @@ pub struct Metrics {
     seen_ns: u64,
     classes: [u64; CLASSES],
     run_queue: RunQueueSplit,
-    /// Waits for, and time (ns), by process and name.
-    locks: BTreeMap<(u32, String), (u64, u64)>,
+    locks: BTreeMap<LockName, LockSums>,
+    other_locks: LockSums,
     /// Program's, others', stolen and idle time (ns), by CPU.
     cpus: BTreeMap<u16, [u64; 4]>,
     /// Collections of the young and the old generation, pauses, and their time (ns).
@@ -78,12 +102,24 @@ impl Metrics {
     }
 
     fn add_locks(&mut self, glance: &Glance) {
+        let mut new: BTreeMap<LockName, LockSums> = BTreeMap::new();
         for lock in &glance.locks {
-            let key = (lock.pid, lock.name.clone());
-            let has_room = self.locks.len() < LOCKS_MAX || self.locks.contains_key(&key);
-            let sums = self.locks.entry(if has_room { key } else { (0, "(others)".to_owned()) }).or_default();
-            sums.0 += lock.waits;
-            sums.1 += lock.wait_ns;
+            let name = LockName { process: lock.process.clone(), lock: lock.symbolic.clone() };
+            new.entry(name).or_default().add(LockSums { waits: lock.waits, wait_ns: lock.wait_ns });
+        }
+        let other = LockSums { waits: glance.other_lock_waits, wait_ns: glance.other_lock_wait_ns };
+        self.other_locks.add(other);
+        let total_ns = other.wait_ns + new.values().map(|sums| sums.wait_ns).sum::<u64>();
+        let is_large = |ns: u64| ns >= WAIT_MIN_NS && ns.saturating_mul(WAIT_SHARE_MIN) >= total_ns;
+        let mut new: Vec<(LockName, LockSums)> = new.into_iter().collect();
+        new.sort_by_key(|(_, sums)| std::cmp::Reverse(sums.wait_ns));
+        for (name, sums) in new {
+            let has_room = self.locks.len() < LOCKS_MAX && is_large(sums.wait_ns);
+            match self.locks.get_mut(&name) {
+                Some(known) => known.add(sums),
+                None if has_room => drop(self.locks.insert(name, sums)),
+                None => self.other_locks.add(sums),
+            }
         }
     }
 
@@ -141,14 +177,15 @@ impl Metrics {
     }
 
     fn locks_text(&self, out: &mut Out) {
-        let mut locks: Vec<_> = self.locks.iter().collect();
-        locks.sort_by_key(|(key, (_, ns))| (std::cmp::Reverse(*ns), *key));
-        locks.truncate(LOCKS_TOLD);
-        let labels = |key: &(u32, String)| vec![("pid", key.0.to_string()), ("lock", key.1.clone())];
-        let times = locks.iter().map(|(key, (_, ns))| (labels(key), *ns));
-        out.seconds("lock_wait_seconds_total", "Time waited for the locks that are waited for most.", times);
-        let counts = locks.iter().map(|(key, (waits, _))| (labels(key), *waits));
-        out.counts("lock_waits_total", "Waits for these locks.", counts);
+        let labels =
+            |process: &str, lock: &str| vec![("process", process.to_owned()), ("lock", lock.to_owned())];
+        let named = self.locks.iter().map(|(name, sums)| (labels(&name.process, &name.lock), *sums));
+        let rows: Vec<(Labels, LockSums)> =
+            named.chain(std::iter::once((labels(OTHER, OTHER), self.other_locks))).collect();
+        let times = rows.iter().map(|(labels, sums)| (labels.clone(), sums.wait_ns));
+        out.seconds("lock_wait_seconds_total", "Time waited for locks.", times);
+        let counts = rows.iter().map(|(labels, sums)| (labels.clone(), sums.waits));
+        out.counts("lock_waits_total", "Waits for locks.", counts);
     }
 }
 
@@ -210,8 +247,8 @@ mod tests {
 
     fn moment(locks: &[(&str, u64)]) -> Moment {
         let lock = |(name, ns): &(&str, u64)| LockGlance {
-            name: (*name).to_owned(),
-            pid: 7,
+            symbolic: (*name).to_owned(),
+            process: "app".to_owned(),
             waits: 2,
             wait_ns: *ns,
             ..LockGlance::default()
@@ -255,22 +292,58 @@ mod tests {
         metrics.fired("pause:lock>20ms");
         let values = parsed(&metrics.text());
         assert_eq!(values["holdup_thread_seconds_total{class=\"lock-wait\"}"], 3.0);
-        assert_eq!(values["holdup_lock_wait_seconds_total{pid=\"7\",lock=\"a\\\"b\\\\c\\\\nd\"}"], 0.75);
-        assert_eq!(values["holdup_lock_waits_total{pid=\"7\",lock=\"a\\\"b\\\\c\\\\nd\"}"], 4.0);
+        assert_eq!(
+            values["holdup_lock_wait_seconds_total{process=\"app\",lock=\"a\\\"b\\\\c\\\\nd\"}"],
+            0.75
+        );
+        assert_eq!(values["holdup_lock_waits_total{process=\"app\",lock=\"a\\\"b\\\\c\\\\nd\"}"], 4.0);
         assert_eq!(values["holdup_triggers_fired_total{trigger=\"pause:lock>20ms\"}"], 1.0);
         assert_eq!(values["holdup_observed_seconds_total"], 2.0);
     }
 
+    /// Series of the waits for locks, by process and lock.
+    fn lock_series(metrics: &Metrics) -> BTreeMap<String, f64> {
+        let values = parsed(&metrics.text()).into_iter();
+        let own = |(name, value): (String, f64)| {
+            Some((name.strip_prefix("holdup_lock_wait_seconds_total")?.to_owned(), value))
+        };
+        values.filter_map(own).collect()
+    }
+
     #[test]
-    fn however_many_locks_there_are_memory_and_text_are_bounded() {
+    fn series_of_locks_are_bounded_never_fall_and_add_up() {
         let mut metrics = Metrics::default();
-        for number in 0..5_000u64 {
-            metrics.add(&moment(&[(&format!("lock{number}"), number)]));
+        let (mut before, mut waited_ns) = (BTreeMap::new(), 0u64);
+        for number in 0..500u64 {
+            let ms = |factor: u64| (number * factor % 97 + 1) * 1_000_000;
+            let names: Vec<String> = (0..4).map(|lock| format!("lock{}", number * 3 + lock)).collect();
+            let locks: Vec<(&str, u64)> =
+                names.iter().zip(1..).map(|(name, factor)| (name.as_str(), ms(factor))).collect();
+            let mut moment = moment(&locks);
+            (moment.glance.other_lock_waits, moment.glance.other_lock_wait_ns) = (5, 3_000_000);
+            waited_ns += locks.iter().map(|(_, ns)| ns).sum::<u64>() + 3_000_000;
+            metrics.add(&moment);
+            let series = lock_series(&metrics);
+            assert!(series.len() <= LOCKS_MAX + 1, "{}", series.len());
+            assert!(before.iter().all(|(name, value)| series[name] >= *value), "{before:?} {series:?}");
+            before = series;
         }
-        assert!(metrics.locks.len() <= LOCKS_MAX + 1);
-        let told = parsed(&metrics.text()).keys().filter(|name| name.contains("lock_waits_total")).count();
-        assert_eq!(told, LOCKS_TOLD);
-        let all: u64 = metrics.locks.values().map(|(waits, _)| waits).sum();
-        assert_eq!(all, 10_000, "none is forgotten");
+        assert_eq!(before.len(), LOCKS_MAX + 1);
+        assert!((before.values().sum::<f64>() - waited_ns as f64 / 1e9).abs() < 1e-6);
+        let waits: u64 =
+            metrics.locks.values().map(|sums| sums.waits).sum::<u64>() + metrics.other_locks.waits;
+        assert_eq!(waits, 500 * (4 * 2 + 5));
+    }
+
+    #[test]
+    fn only_locks_with_a_large_part_of_an_intervals_wait_have_series() {
+        let mut metrics = Metrics::default();
+        metrics.add(&moment(&[("short", 999_999)]));
+        metrics.add(&moment(&[("large", 500_000_000), ("small", 20_000_000)]));
+        metrics.add(&moment(&[("small", 20_000_000)]));
+        let named = |lock: &str| format!("{{process=\"app\",lock=\"{lock}\"}}");
+        let other = format!("{{process=\"{OTHER}\",lock=\"{OTHER}\"}}");
+        let expected = [(named("large"), 0.5), (named("small"), 0.02), (other, 0.020_999_999)];
+        assert_eq!(lock_series(&metrics), BTreeMap::from(expected));
     }
 }

@@ -62,6 +62,8 @@ fn moment() -> Moment {
         most: if others > 0 { stranger.clone() } else { Stranger::default() },
     };
     let lock = LockGlance {
+        symbolic: "queue_lock".to_owned(),
+        process: "app".to_owned(),
         name: "queue_lock".to_owned(),
         pid: 4711,
         waits: 120,
