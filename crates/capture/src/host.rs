@@ -94,6 +94,7 @@ fn host(memory: &str) -> recording::Host {
         name: text("/proc/sys/kernel/hostname").trim().to_owned(),
         kernel: kernel_release(),
         cpus: online_cpus().len() as u32,
+        cpus_lower_bound: false,
         cpus_allowed: cpus_allowed("self"),
         cpu_model: cpu_model(&text("/proc/cpuinfo")),
         memory_bytes: meminfo_bytes(memory, "MemTotal").unwrap_or(0),

@@ -146,6 +146,17 @@ fn user_stacks_come_with_what_unwinding_needs() {
     assert!(copies > 0);
 }
 
+/// The text names CPUs only where something happened.
+#[test]
+fn the_text_of_perf_gives_a_lower_bound_of_cpus() {
+    let cpus = |name: &str| {
+        let host = read(&fixture(name), "").unwrap().1.host;
+        (host.cpus, host.cpus_lower_bound)
+    };
+    assert_eq!(cpus("sched.perf"), (2, false));
+    assert_eq!(cpus("sched.txt"), (2, true));
+}
+
 #[test]
 fn one_process_can_be_chosen() {
     let count = |process: &str| trace(&fixture("sched.txt"), process).unwrap().target_threads().count();

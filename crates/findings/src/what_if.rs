@@ -15,7 +15,7 @@ use crate::derive::locks::{self, LockIndex};
 use crate::derive::replay::{Change, Facts, Forecast, Replays, forecast_between};
 use crate::derive::roles::Roles;
 use crate::derive::stacks::folding;
-use crate::derive::sweep::Sweep;
+use crate::derive::sweep::{self, Sweep};
 use crate::derive::timelines::Timelines;
 use crate::finding::Finding;
 use crate::removal::{self, Removal, collectors, estimate};
@@ -80,7 +80,7 @@ pub fn what_if(trace: &Trace, ask: &Ask) -> Result<WhatIf, String> {
         changes.push(faster(trace, function, *times, &mut answer)?);
     }
     if let Some(count) = ask.cpus {
-        answer.changes.push(format!("{count} CPUs instead of {cpus}"));
+        change_cpus(facts, count, &mut answer)?;
         changes.push(Change::Cpus(count));
     }
     if ask.no_preempt {
@@ -102,6 +102,24 @@ pub fn what_if(trace: &Trace, ask: &Ask) -> Result<WhatIf, String> {
             .to_owned(),
     );
     Ok(answer)
+}
+
+/// Says how many CPUs there are instead of how many. The error: that is not known.
+fn change_cpus(facts: Facts, count: u32, answer: &mut WhatIf) -> Result<(), String> {
+    let (manifest, cpus) = (&facts.trace.manifest, facts.cpus);
+    let is_unknown = manifest.host.cpus == 0 && manifest.mode == "import";
+    if is_unknown && sweep::cpus_seen(facts.timelines) == 0 {
+        return Err("the import does not say how many CPUs there were: --cpus cannot be forecast".to_owned());
+    }
+    if !is_unknown && !manifest.host.cpus_lower_bound {
+        answer.changes.push(format!("{count} CPUs instead of {cpus}"));
+        return Ok(());
+    }
+    answer.changes.push(format!("{count} CPUs (at least {cpus} were seen in the import)"));
+    answer.assumed.push(format!(
+        "The import does not say how many CPUs there were. The replay of the recording has {cpus}, those that its events name."
+    ));
+    Ok(())
 }
 
 /// What threads that go on until they are told to stop mean for the answer.
@@ -311,4 +329,55 @@ fn faster(trace: &Trace, function: &str, times: f64, answer: &mut WhatIf) -> Res
         hits as f64 / all as f64 * 100.0
     ));
     Ok(Change::Faster(function.to_owned(), times))
+}
+
+#[cfg(test)]
+mod tests {
+    use holdup_events::recording::Manifest;
+    use holdup_testkit::{assemble, sim};
+
+    use super::*;
+
+    /// What is said of a forecast for 4 CPUs, after a change of the recording.
+    fn on_four_cpus(change: impl FnOnce(&mut Trace)) -> Result<WhatIf, String> {
+        let run = sim::simulate(3);
+        let mut trace = assemble(run.events, run.manifest);
+        change(&mut trace);
+        what_if(&trace, &Ask { cpus: Some(4), ..Ask::default() })
+    }
+
+    #[test]
+    fn the_number_of_cpus_of_a_recording_is_the_machines() {
+        let answer = on_four_cpus(|trace| trace.manifest.host.cpus_allowed = 3).unwrap();
+        assert_eq!(answer.changes, ["4 CPUs instead of 3"]);
+    }
+
+    #[test]
+    fn cpus_that_an_import_names_are_a_lower_bound() {
+        let change = |cpus| {
+            move |trace: &mut Trace| {
+                trace.manifest.mode = "import".to_owned();
+                let host = &mut trace.manifest.host;
+                (host.cpus, host.cpus_allowed, host.cpus_lower_bound) = (cpus, 0, cpus > 0);
+            }
+        };
+        let answer = on_four_cpus(change(2)).unwrap();
+        assert_eq!(answer.changes, ["4 CPUs (at least 2 were seen in the import)"]);
+        assert!(answer.assumed.iter().any(|line| line.contains("does not say how many CPUs")), "{answer:?}");
+        let seen = {
+            let run = sim::simulate(3);
+            Timelines::derive(&assemble(run.events, run.manifest)).iter().count()
+        };
+        let answer = on_four_cpus(change(0)).unwrap();
+        assert_eq!(answer.changes, [format!("4 CPUs (at least {seen} were seen in the import)")]);
+    }
+
+    #[test]
+    fn an_import_without_cpus_is_refused() {
+        let answer = on_four_cpus(|trace| {
+            let manifest = Manifest { mode: "import".to_owned(), rung: Rung::Bpf, ..Manifest::default() };
+            *trace = Trace { manifest, ..Trace::default() };
+        });
+        assert!(answer.unwrap_err().contains("does not say how many CPUs there were"));
+    }
 }

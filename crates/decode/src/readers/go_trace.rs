@@ -58,7 +58,8 @@ impl Reader for Format {
         }
         let whole = telling.finish(SOURCE, sink)?;
         Ok(Facts {
-            host: Host { cpus: procs, ..Host::default() },
+            // Each whole generation says what every P does; of one that is cut, idle Ps may be missing.
+            host: Host { cpus: procs, cpus_lower_bound: layout.cut && procs > 0, ..Host::default() },
             span: whole.span,
             // Every switch with its reason, and who wakes whom.
             rung: Rung::Bpf,

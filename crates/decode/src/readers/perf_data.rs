@@ -126,6 +126,7 @@ fn host(layout: &Layout<'_>) -> Host {
         name: layout.string(Feature::HostName),
         kernel: layout.string(Feature::KernelRelease),
         cpus,
+        cpus_lower_bound: false,
         cpus_allowed: cpus,
         cpu_model: layout.string(Feature::CpuModel),
         // The file has KiB.

@@ -82,7 +82,12 @@ fn facts(text: Text<'_>, told: Told) -> Facts {
         },
     ];
     Facts {
-        host: Host { cpus: text.cpus, cpus_allowed: text.cpus, ..Host::default() },
+        host: Host {
+            cpus: text.cpus,
+            cpus_lower_bound: text.cpus > 0,
+            cpus_allowed: text.cpus,
+            ..Host::default()
+        },
         command: Vec::new(),
         span: told.span,
         rung: if told.switched { Rung::Perf } else { Rung::Proc },

@@ -129,8 +129,11 @@ pub struct Host {
     pub name: String,
     /// Kernel release.
     pub kernel: String,
-    /// CPUs online.
+    /// CPUs online; 0 if that is not known.
     pub cpus: u32,
+    /// `cpus` is a lower bound: the CPUs that events of an import name.
+    #[serde(default)]
+    pub cpus_lower_bound: bool,
     /// CPUs that the target may use.
     pub cpus_allowed: u32,
     /// Model of the CPU.

@@ -92,7 +92,8 @@ pub struct Sweep<'a> {
 const ROWS_PER_WINDOW: usize = 1 << 16;
 const WINDOWS_MAX: usize = 4096;
 
-fn cpus_seen(timelines: &Timelines) -> u32 {
+/// CPUs that events name.
+pub fn cpus_seen(timelines: &Timelines) -> u32 {
     timelines.iter().count() as u32
 }
 

@@ -124,6 +124,7 @@ fn ran(view: &View) -> String {
         allowed if allowed > 0 && allowed < host.cpus => {
             format!("{allowed} of {}", counted(u64::from(host.cpus), "CPU"))
         }
+        _ if host.cpus_lower_bound => format!("at least {}", counted(u64::from(host.cpus), "CPU")),
         _ => counted(u64::from(host.cpus), "CPU"),
     };
     let verb = if view.trace.manifest.mode == "run" { "ran" } else { "watched for" };

@@ -70,6 +70,15 @@ fn sections(names: &[&str]) -> Vec<String> {
 }
 
 #[test]
+fn a_lower_bound_of_cpus_is_not_a_number_of_cpus() {
+    let (mut trace, analysis) = busy();
+    let head = |trace: &Trace| render(trace, &analysis, &[], &Style::default()).unwrap();
+    assert!(head(&trace).contains(" on 2 CPUs with "), "{}", head(&trace));
+    trace.manifest.host.cpus_lower_bound = true;
+    assert!(head(&trace).contains(" on at least 2 CPUs with "), "{}", head(&trace));
+}
+
+#[test]
 fn default_report() {
     let (trace, analysis) = busy();
     golden("report", &render(&trace, &analysis, &[], &Style::default()).unwrap());

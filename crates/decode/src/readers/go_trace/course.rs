@@ -99,6 +99,8 @@ impl<'a> Course<'a> {
         match event.id {
             ids::PROC_START => self.gets_proc(event, first),
             ids::PROC_STATUS if matches!(second, PROC_RUNNING | PROC_SYSCALL) => self.gets_proc(event, first),
+            // It never ran, but it could have.
+            ids::PROC_STATUS => _ = self.procs.insert(first),
             ids::PROC_STOP => self.thread(event).proc = None,
             ids::PROC_STEAL => {
                 if let Some(thread) = self.threads.get_mut(&event.numbers[2]) {

@@ -144,3 +144,19 @@ fn a_cut_trace_is_a_loss() {
     assert!(Format.read(&bytes[..20], &Wanted::default(), &mut |_| {}).is_err());
     assert!(!Format.recognises(b"go 2.21 trace\0\0\0"));
 }
+
+#[test]
+fn idle_ps_count_and_a_cut_trace_has_a_lower_bound() {
+    let cpus = |bytes: &[u8]| {
+        let host = Format.read(bytes, &Wanted::default(), &mut |_| {}).unwrap().host;
+        (host.cpus, host.cpus_lower_bound)
+    };
+    const IDLE: u8 = 2;
+    let running: &[u8] = &[ids::PROC_START, 1, 0, 1];
+    let idle: [&[u8]; 2] = [&[ids::PROC_STATUS, 1, 1, IDLE], &[ids::PROC_STATUS, 1, 5, IDLE]];
+    let goroutine: &[u8] = &[ids::GO_STATUS, 1, 1, 9, RUNNING];
+    let whole = trace(&[running, idle[0], idle[1], goroutine], &[]);
+    assert_eq!(cpus(&whole), (3, false));
+    let cut = [whole, vec![ids::EVENT_BATCH, 1, 9]].concat();
+    assert_eq!(cpus(&cut), (3, true));
+}
