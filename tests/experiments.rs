@@ -132,7 +132,7 @@ fn what_cannot_be_meant_is_said_before_anything_runs() {
         (&["sweep", "--set", "A=1,1", "--", "true"], "named twice"),
         (&["sweep", "--", "true"], "say what to vary"),
         (&["sweep", "--size", "n=1,2,3", "--", "true"], "no {n}"),
-        (&["sweep", "--size", "n=1,2", "--", "true", "{n}"], "three sizes"),
+        (&["sweep", "--size", "n=1,2,3", "--", "true", "{n}"], "four sizes"),
         (&["scale", "--", "true"], "no {}"),
         (&["diff"], "name two recordings"),
         (&["diff", "--a", "true", "--b", "true", "--fail-if", "slow"], "--fail-if"),
@@ -193,7 +193,7 @@ fn no_repeat_is_refused_and_one_tells_nothing() {
         ("diff", &["--a", "true", "--b", "true"][..]),
         ("sweep", &["--set", "A=1,2", "--", "true"]),
         ("sweep", &["--layout", "--", "true"]),
-        ("sweep", &["--size", "n=1,2,3", "--", "true", "{n}"]),
+        ("sweep", &["--size", "n=1,2,3,4", "--", "true", "{n}"]),
         ("scale", &["--workers", "1,2", "--", "true", "{}"]),
     ] {
         let with = |repeats: &str| run(&scratch, &[&[command, "-n", repeats], &QUICK[..], rest].concat());

@@ -144,7 +144,7 @@ type Test<'a> = &'a mut dyn FnMut(&str, &[&str], &dyn Fn(&mut Command));
 fn experiments(test: Test, recording: &Path) {
     let quick =
         ["-n", "2", "--warm-up", "0", "--", "sh", "-c", "i=0; while [ $i -lt {n} ]; do i=$((i+1)); done"];
-    test("sweep", &[&["--size", "n=1k,3k,10k"], &quick[..]].concat(), &|_| ());
+    test("sweep", &[&["--size", "n=1k,2k,4k,8k,16k"], &quick[..]].concat(), &|_| ());
     test("sweep", &[&["--set", "n=10,20"], &quick[..]].concat(), &|_| ());
     test("sweep", &["--layout", "-n", "2", "--warm-up", "0", "--record", "none", "--", "true"], &|_| ());
     test("scale", &["--workers", "1,2", "-n", "2", "--warm-up", "0", "--", "true", "{}"], &|_| ());

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use holdup_findings::experiment::compare::Question;
 use holdup_findings::experiment::trials::{self, Trial};
-use holdup_findings::experiment::{Experiment, Setting, layout, sizes, sweep};
+use holdup_findings::experiment::{Experiment, Setting, growth, layout, sizes, sweep};
 use holdup_report::experiment::Answer;
 
 use super::experiment::{self, Shown};
@@ -91,10 +91,8 @@ fn of_size(args: &SweepArgs, size: &str) -> Result<Vec<Setting>> {
         Ok(Setting { name: format!("{name}={value}"), knobs, command: args.command.clone() })
     };
     let settings: Vec<Setting> = values.into_iter().map(setting).collect::<Result<_>>()?;
-    if settings.len() < 3 {
-        bail!(
-            "three sizes are the least that tell how it grows, and each three times the one before is better"
-        );
+    if settings.len() < growth::POINTS_MIN {
+        bail!("at least four sizes are needed for a power, five for a power and a constant");
     }
     Ok(settings)
 }

@@ -5,8 +5,10 @@
 
 use super::distributions::fisher_quantile;
 
-/// Fewer numbers than that carry no exponent.
-pub const POINTS_MIN: usize = 3;
+/// A law is fitted only if there are this many more numbers than it has coefficients: with fewer it passes near any points.
+pub const SPARE_POINTS: usize = 2;
+/// Minimum number of different n for a power, which has two coefficients.
+pub const POINTS_MIN: usize = 2 + SPARE_POINTS;
 /// Greatest exponent that is looked for.
 const EXPONENT_MAX: f64 = 4.0;
 /// Step of the search.
@@ -93,7 +95,7 @@ pub fn fit(points: &[Point], constant: bool, risk: f64) -> Option<Growth> {
     let mut numbers: Vec<f64> = points.iter().map(|point| point.n).collect();
     numbers.sort_by(f64::total_cmp);
     numbers.dedup();
-    // A constant is one more coefficient: three numbers alone would fit anything.
+    // A constant is one more coefficient.
     let constant = constant && numbers.len() > POINTS_MIN;
     let freedom = points.len() as f64 - if constant { 3.0 } else { 2.0 };
     if numbers.len() < POINTS_MIN || freedom < 1.0 {
@@ -196,5 +198,17 @@ mod tests {
         let found = fit(&grown(4, |n| 0.01 * n * n), true, 0.05).unwrap();
         assert!(found.nlogn_over_square < 1e-6, "{found:?}");
         assert_eq!(fit(&grown(1, |n| n)[..2], true, 0.05), None);
+    }
+
+    #[test]
+    fn a_law_takes_two_numbers_more_than_it_has_coefficients() {
+        let numbers = |count: usize| {
+            let points = (1..=count).flat_map(|n| [n as f64 * 1e3; 3]);
+            points.map(|n| Point { n, ns: 5e6 + 0.5 * n * n, weight: 1.0 }).collect::<Vec<Point>>()
+        };
+        assert_eq!(fit(&numbers(3), true, 0.05), None);
+        let four = fit(&numbers(4), true, 0.05).unwrap();
+        assert_eq!(four.constant, 0.0, "a constant would be a third coefficient");
+        assert!(fit(&numbers(5), true, 0.05).unwrap().constant > 0.0);
     }
 }

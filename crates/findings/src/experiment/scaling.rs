@@ -22,8 +22,12 @@ const QUEUE_SHARE_MAX: f64 = 0.02;
 pub struct Scaling {
     /// By number of workers.
     pub points: Vec<ScalePoint>,
-    /// The law, from the numbers of workers that do not share CPUs.
+    /// The law, from the numbers of workers in `carrying`.
     pub usl: Option<Usl>,
+    /// The numbers of workers that do not share CPUs and have runs to judge.
+    pub carrying: Vec<u32>,
+    /// Numbers of workers that can be added so that the law is fitted; empty if it is, or if the machine has too few CPUs.
+    pub missing: Vec<u32>,
     /// Speed-up by the law at the number that was asked for: best, least, greatest.
     pub forecast: Option<(f64, f64, f64)>,
     /// For how many workers something is to be foretold.
@@ -60,18 +64,32 @@ pub struct Growing {
     pub first_ns: f64,
     /// At the greatest number of workers that do not share CPUs (or the greatest of all).
     pub last_ns: f64,
-    /// The power with which it grows; its interval is wide where few points carry it.
+    /// How it grows; none if there are too few numbers of workers.
+    pub power: Option<Power>,
+}
+
+/// The power of the number of workers with which a cost grows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Power {
+    /// Best estimate.
     pub exponent: f64,
-    /// Interval of the exponent, where there are enough points for one.
-    pub interval: Option<(f64, f64)>,
-    /// What it will cost at the number that was asked for (ns).
+    /// Lower end of its interval.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+    /// Cost at the number that was asked for (ns), if it goes on growing by that power.
     pub forecast_ns: f64,
 }
 
 impl Growing {
     /// By these runs it grows; else it may as well be chance.
     pub fn is_sure(&self) -> bool {
-        self.interval.is_some_and(|(low, _)| low > 0.0)
+        self.power.is_some_and(|power| power.low > 0.0)
+    }
+
+    /// The greatest cost that is known or forecast (ns).
+    fn greatest_ns(&self) -> f64 {
+        self.power.map_or(self.last_ns, |power| power.forecast_ns)
     }
 }
 
@@ -103,7 +121,21 @@ pub fn judge(experiment: &Experiment, (cpus, at): (u32, u32), question: &Questio
     });
     let used = if own.len() < 2 { &numbers } else { &own };
     let growing = growing(experiment, used, at, question);
-    Scaling { points, usl, forecast, at, cpus, growing }
+    let mut carrying: Vec<u32> = runs.iter().map(|run| run.0 as u32).collect();
+    carrying.dedup();
+    let missing = missing(&carrying, cpus);
+    Scaling { points, usl, carrying, missing, forecast, at, cpus, growing }
+}
+
+/// See [`Scaling::missing`]: spread evenly over the numbers that are not there.
+fn missing(carrying: &[u32], cpus: u32) -> Vec<u32> {
+    let count = usl::POINTS_MIN.saturating_sub(carrying.len());
+    let free: Vec<u32> = (1..=cpus).filter(|number| !carrying.contains(number)).collect();
+    if free.len() < count {
+        return Vec::new();
+    }
+    let middle_of_part = |part: usize| (2 * part + 1) * free.len() / (2 * count);
+    (0..count).filter_map(|part| free.get(middle_of_part(part)).copied()).collect()
 }
 
 /// See [`ScalePoint::has_cpus`]. Runs without a recording tell nothing of waiting.
@@ -165,10 +197,11 @@ fn growing(experiment: &Experiment, used: &[(u32, usize)], at: u32, question: &Q
         .filter(|key| !(key.0 == Table::Ledger && key.1 == "useful"))
         .filter_map(|key| grow(experiment, &key, (used, first.0, last.0), (at, question.risk)))
         .collect();
-    growing.retain(|one| one.exponent > 0.2 && one.forecast_ns > one.first_ns);
+    growing
+        .retain(|one| one.power.is_none_or(|power| power.exponent > 0.2 && power.forecast_ns > one.first_ns));
     growing.sort_by(|a, b| {
         let surer = b.is_sure().cmp(&a.is_sure());
-        surer.then(b.forecast_ns.total_cmp(&a.forecast_ns)).then_with(|| a.name.cmp(&b.name))
+        surer.then(b.greatest_ns().total_cmp(&a.greatest_ns())).then_with(|| a.name.cmp(&b.name))
     });
     growing.truncate(GROWING_MAX);
     growing
@@ -204,16 +237,14 @@ fn grow(
     let alone = first_ns < last_ns * 0.01;
     let shift = if alone { f64::from(first) } else { 0.0 };
     points.iter_mut().for_each(|point| point.n -= shift);
-    let fitted = growth::fit(&points, false, risk);
-    let (from, to) = (f64::from(first) - shift, f64::from(last) - shift);
-    let exponent = match &fitted {
-        Some(Growth { exponent, .. }) => *exponent,
-        None if from > 0.0 && first_ns > 0.0 => (last_ns / first_ns).ln() / (to / from).ln(),
-        None => 1.0,
-    };
-    let forecast_ns = last_ns * ((f64::from(at) - shift) / to).powf(exponent);
-    let interval = fitted.map(|growth| (growth.low, growth.high));
-    Some(Growing { table: *table, name: name.clone(), first_ns, last_ns, exponent, interval, forecast_ns })
+    let more = (f64::from(at) - shift) / (f64::from(last) - shift);
+    let power = growth::fit(&points, false, risk).map(|Growth { exponent, low, high, .. }| Power {
+        exponent,
+        low,
+        high,
+        forecast_ns: last_ns * more.powf(exponent),
+    });
+    Some(Growing { table: *table, name: name.clone(), first_ns, last_ns, power })
 }
 
 #[cfg(test)]
@@ -262,6 +293,11 @@ mod tests {
         let found = judge(&experiment(1, 0.3), (CPUS, 24), &QUESTION);
         let own: Vec<u32> = found.points.iter().filter(|one| one.has_cpus).map(|one| one.workers).collect();
         assert_eq!((own, found.usl), (vec![1, 2], None));
+        assert!(!found.growing.is_empty(), "{found:?}");
+        assert!(
+            found.growing.iter().all(|one| one.power.is_none()),
+            "two numbers forecast nothing: {found:?}"
+        );
         let found = judge(&experiment(1, 0.005), (CPUS, 24), &QUESTION);
         assert!(found.points.iter().all(|one| one.has_cpus));
         assert_eq!(found.usl.map(|law| law.points), Some(6));
@@ -281,7 +317,7 @@ mod tests {
         // n·(n - 1) against n - 1: a power between one and two.
         let growing = &found.growing[0];
         assert_eq!(growing.name, "exchange");
-        assert!((1.0..2.0).contains(&growing.exponent), "{growing:?}");
+        assert!(growing.power.is_some_and(|power| (1.0..2.0).contains(&power.exponent)), "{growing:?}");
     }
 
     #[test]
@@ -298,7 +334,7 @@ mod tests {
         let (first, chance) =
             (&found.growing[0], found.growing.iter().find(|one| one.name == "chance").unwrap());
         assert!(first.name == "exchange" && first.is_sure(), "{found:?}");
-        assert!(!chance.is_sure() && chance.forecast_ns > first.forecast_ns, "{chance:?}");
+        assert!(!chance.is_sure() && chance.greatest_ns() > first.greatest_ns(), "{chance:?}");
     }
 
     #[test]
@@ -313,5 +349,22 @@ mod tests {
             named += u32::from(first == Some("exchange"));
         }
         assert!(held >= 36 && named == 40, "{held} and {named} of 40");
+    }
+
+    #[test]
+    fn numbers_of_workers_that_a_law_needs_are_named() {
+        assert_eq!(missing(&[1, 2], 2), Vec::<u32>::new(), "the machine has no more CPUs");
+        assert_eq!(missing(&[1, 2], 5), [3, 4, 5]);
+        assert_eq!(missing(&[1, 2], 16), [5, 10, 14]);
+        assert_eq!(missing(&[], 8), [1, 3, 5, 6, 8]);
+        assert_eq!(missing(&[1, 2, 4, 8, 16], 16), Vec::<u32>::new(), "there are enough");
+        let found = judge(&experiment(1, 0.3), (6, 24), &QUESTION);
+        assert_eq!((found.carrying, found.usl.map(|law| law.points)), (vec![1, 2, 3, 4, 6], Some(5)));
+        let mut few = experiment(1, 0.3);
+        // No runs with 3, 4 and 8 workers.
+        few.runs.retain(|run| ![2, 3, 5].contains(&run.setting));
+        let found = judge(&few, (6, 24), &QUESTION);
+        assert_eq!((found.carrying, found.usl, found.forecast), (vec![1, 2, 6], None, None));
+        assert_eq!(found.missing, [3, 5]);
     }
 }

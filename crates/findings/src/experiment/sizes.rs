@@ -1,14 +1,14 @@
 //! # superlinear-growth: Time grows faster than the input
 //!
 //! ## What it sees
-//! `holdup sweep --size n=1k,10k,100k` runs a program with inputs of different sizes, and looks how its length, the time in
+//! `holdup sweep --size n=1k,3k,10k,30k,100k` runs a program with inputs of different sizes, and looks how its length, the time in
 //! each function and the time in each wait grow.
 //!
 //! ## Why it hurts
 //! What is a tenth of the time at the size that was tested is nearly all of it at ten times the size.
 //!
 //! ## How it decides
-//! Each time is fitted as a·n^b, the whole with a constant for what the program does whatever the size. It is raised for
+//! Each time is fitted as a·n^b, the whole with a constant for what the program does whatever the size (from five sizes on). It is raised for
 //! functions and waits whose b is above 1.2 with its whole interval, and that take at least a twentieth of the time at the
 //! greatest size, the one that takes the most first.
 //!
@@ -17,7 +17,7 @@
 //! whose entries are all looked at to find those that are over.
 //!
 //! ## Blind spots
-//! Three sizes are the least; a range below a factor of ten tells little. n·log n has a b of about 1.1 at a million and is
+//! A power takes four sizes at least, with a constant five; a range below a factor of ten tells little. n·log n has a b of about 1.1 at a million and is
 //! not raised. Caches that overflow bend a curve without any loop being wrong.
 //!
 //! ## References

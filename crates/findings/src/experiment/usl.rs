@@ -5,11 +5,12 @@
 //! the two are strongly correlated, and each alone would be told too sure. The intervals are the extent of that region.
 
 use super::distributions::fisher_quantile;
+use super::growth::SPARE_POINTS;
 
-/// Fewer numbers of workers than that carry no fit of three coefficients.
-pub const POINTS_MIN: usize = 3;
-/// Fewer than that carry a poor one.
-pub const POINTS_GOOD: usize = 5;
+/// γ, σ and κ.
+pub const COEFFICIENTS: usize = 3;
+/// Minimum number of different numbers of workers for a fit.
+pub const POINTS_MIN: usize = COEFFICIENTS + SPARE_POINTS;
 
 /// A coefficient with the joint interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -42,7 +43,7 @@ pub fn fit(runs: &[(f64, f64)], risk: f64) -> Option<Usl> {
     let mut numbers: Vec<f64> = runs.iter().map(|run| run.0).collect();
     numbers.sort_by(f64::total_cmp);
     numbers.dedup();
-    let freedom = runs.len() as f64 - 3.0;
+    let freedom = runs.len() as f64 - COEFFICIENTS as f64;
     if numbers.len() < POINTS_MIN || freedom < 1.0 || runs.iter().any(|(_, x)| !x.is_finite() || *x <= 0.0) {
         return None;
     }
@@ -183,7 +184,15 @@ mod tests {
             "{found:?}"
         );
         assert!((found.gamma - 100.0).abs() < 0.1 && (found.peak().unwrap() - 21.8).abs() < 0.5);
-        assert_eq!(fit(&[(1.0, 1.0), (2.0, 2.0), (2.0, 2.0), (1.0, 1.1)], 0.05), None);
+    }
+
+    #[test]
+    fn fewer_than_five_numbers_of_workers_carry_no_law() {
+        let up_to = |most: f64| -> Vec<(f64, f64)> {
+            runs(1, (0.05, 0.002), 0.02).into_iter().filter(|run| run.0 <= most).collect()
+        };
+        assert_eq!([2.0, 3.0, 4.0].map(|most| fit(&up_to(most), 0.05)), [None; 3]);
+        assert_eq!(fit(&up_to(6.0), 0.05).map(|law| law.points), Some(5));
     }
 
     #[test]

@@ -178,6 +178,8 @@ fn of_scaling(scaling: &Scaling) -> Value {
             "points": law.points,
             "peak": law.peak(),
         })),
+        "carrying": scaling.carrying,
+        "missing": scaling.missing,
         "forecast": scaling.forecast.map(|(best, low, high)| json!({
             "workers": scaling.at, "speedup": best, "low": low, "high": high,
         })),
@@ -186,11 +188,11 @@ fn of_scaling(scaling: &Scaling) -> Value {
             "name": one.name,
             "first_ns": one.first_ns.round() as u64,
             "last_ns": one.last_ns.round() as u64,
-            "exponent": one.exponent,
+            "exponent": one.power.map(|power| power.exponent),
             "sure": one.is_sure(),
-            "low": one.interval.map(|ends| ends.0),
-            "high": one.interval.map(|ends| ends.1),
-            "forecast_ns": one.forecast_ns.round() as u64,
+            "low": one.power.map(|power| power.low),
+            "high": one.power.map(|power| power.high),
+            "forecast_ns": one.power.map(|power| power.forecast_ns.round() as u64),
         })).collect::<Value>(),
     })
 }

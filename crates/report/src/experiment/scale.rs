@@ -1,6 +1,7 @@
 //! `holdup scale`: the table, the plot, the law, the speed-up stacks, and what grows.
 
-use holdup_findings::experiment::scaling::{Growing, ScalePoint, Scaling};
+use holdup_findings::experiment::growth;
+use holdup_findings::experiment::scaling::{Growing, Power, ScalePoint, Scaling};
 use holdup_findings::experiment::speedup_stack::SpeedupStack;
 use holdup_findings::experiment::usl;
 
@@ -119,11 +120,7 @@ fn plot(scaling: &Scaling) -> Vec<String> {
 fn law(scaling: &Scaling, page: &mut Page) {
     page.heading("THE LAW (Universal Scalability Law, joint 95 % intervals)");
     let Some(law) = &scaling.usl else {
-        page.text(format!(
-            "Not fitted: it has three coefficients and takes {} numbers of workers that do not share the {} of this machine.",
-            usl::POINTS_MIN,
-            counted(u64::from(scaling.cpus), "CPU")
-        ));
+        page.text(not_fitted(scaling));
         return;
     };
     let coefficient = |name: &str, what: &str, of: &usl::Coefficient| {
@@ -146,12 +143,6 @@ fn law(scaling: &Scaling, page: &mut Page) {
             coefficient("kappa", "each worker with each other: coherence", &law.kappa),
         ],
     );
-    if law.points < usl::POINTS_GOOD {
-        page.faint(format!(
-            "It rests on {} numbers of workers only: the intervals say how little that tells.",
-            law.points
-        ));
-    }
     if let Some(peak) = law.peak().filter(|peak| *peak < 10_000.0) {
         page.text(format!("Beyond {peak:.0} workers more make it slower."));
     }
@@ -168,6 +159,36 @@ fn law(scaling: &Scaling, page: &mut Page) {
             scaling.at
         ));
     }
+}
+
+/// Why there is no law, and what it takes.
+fn not_fitted(scaling: &Scaling) -> String {
+    let list = |numbers: &[u32]| numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+    let carrying = scaling.carrying.len();
+    if carrying >= usl::POINTS_MIN {
+        return "Not fitted: there are too few runs.".to_owned();
+    }
+    let has = match carrying {
+        0 => "There are none".to_owned(),
+        _ => format!("There are only {carrying} ({})", list(&scaling.carrying)),
+    };
+    let missing = match scaling.missing.is_empty() {
+        true => format!(
+            "This machine has {}: measure on one with {} or more.",
+            counted(u64::from(scaling.cpus), "CPU"),
+            usl::POINTS_MIN
+        ),
+        false => {
+            let mut all = [&scaling.carrying[..], &scaling.missing].concat();
+            all.sort_unstable();
+            format!("Missing are {}, for example --workers {}.", scaling.missing.len(), list(&all))
+        }
+    };
+    format!(
+        "Not fitted: the law has {} coefficients and needs {} numbers of workers that do not share CPUs. {has}. {missing}",
+        usl::COEFFICIENTS,
+        usl::POINTS_MIN
+    )
 }
 
 fn stacks(scaling: &Scaling, page: &mut Page) {
@@ -209,17 +230,16 @@ fn growing(scaling: &Scaling, page: &mut Page) {
     }
     page.heading("WHAT GROWS WITH THE WORKERS (thread time for the same work)");
     let row = |one: &Growing| {
-        let interval =
-            one.interval.map_or("too few".to_owned(), |(low, high)| format!("{low:.1} to {high:.1}"));
+        let figure = |of: fn(&Power) -> String| one.power.as_ref().map_or(String::new(), of);
         vec![
             one.name.clone(),
             one.table.name().to_owned(),
             duration(one.first_ns.round() as u64),
             duration(one.last_ns.round() as u64),
-            format!("{:.2}", one.exponent),
-            interval,
+            figure(|power| format!("{:.2}", power.exponent)),
+            figure(|power| format!("{:.1} to {:.1}", power.low, power.high)),
             if one.is_sure() { "yes" } else { "perhaps" }.to_owned(),
-            duration(one.forecast_ns.round() as u64),
+            figure(|power| duration(power.forecast_ns.round() as u64)),
         ]
     };
     let columns = [
@@ -233,5 +253,40 @@ fn growing(scaling: &Scaling, page: &mut Page) {
         Column::Figure("forecast"),
     ];
     page.table(&columns, scaling.growing.iter().map(row).collect());
-    page.faint(format!("forecast: at {} workers, if it goes on growing like that; perhaps: the runs do not show that it grows at all.", scaling.at));
+    let note = match scaling.growing.iter().any(|one| one.power.is_some()) {
+        true => format!("forecast: at {} workers, if it goes on growing like that", scaling.at),
+        false => format!("no power and no forecast: these need {} numbers of workers", growth::POINTS_MIN),
+    };
+    page.faint(format!("{note}; perhaps: the runs do not show that it grows at all."));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scaling(carrying: &[u32], missing: &[u32], cpus: u32) -> Scaling {
+        Scaling {
+            points: Vec::new(),
+            usl: None,
+            carrying: carrying.to_vec(),
+            missing: missing.to_vec(),
+            forecast: None,
+            at: 24,
+            cpus,
+            growing: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_law_that_is_not_fitted_says_what_is_missing() {
+        let text = not_fitted(&scaling(&[1, 2, 8], &[4, 6], 16));
+        assert!(text.contains("needs 5 numbers of workers"), "{text}");
+        assert!(text.ends_with("only 3 (1,2,8). Missing are 2, for example --workers 1,2,4,6,8."), "{text}");
+        let text = not_fitted(&scaling(&[1, 2], &[], 2));
+        assert!(
+            text.ends_with("only 2 (1,2). This machine has 2 CPUs: measure on one with 5 or more."),
+            "{text}"
+        );
+        assert_eq!(not_fitted(&scaling(&[1, 2, 3, 4, 5], &[], 8)), "Not fitted: there are too few runs.");
+    }
 }

@@ -245,7 +245,7 @@ fn growth_verdict(sizes: &Sizes, page: &mut Page) {
             page.verdict(Tint::Good, "Nothing that takes a notable share grows faster than the size.")
         }
         (None, None) => {
-            page.verdict(Tint::Warning, "Cannot tell: it takes three sizes at the least, and a run of each.")
+            page.verdict(Tint::Warning, "Cannot tell: at least four sizes are needed, with a run of each.")
         }
     }
     if let Some(whole) = &sizes.whole {

@@ -165,7 +165,9 @@ mod tests {
             stack: None,
         };
         let points = [(1, 0.0), (2, 0.8)].map(point).to_vec();
-        let scaling = Scaling { points, usl: None, forecast: None, at: 24, cpus: 2, growing: Vec::new() };
+        let (carrying, missing, growing) = (vec![1, 2], Vec::new(), Vec::new());
+        let scaling =
+            Scaling { points, usl: None, carrying, missing, forecast: None, at: 24, cpus: 2, growing };
         Picture::speedup(&scaling, "a <title> é")
     }
 
