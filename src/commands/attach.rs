@@ -9,6 +9,7 @@ use holdup_events::recording;
 use holdup_findings::derive::class::Class;
 
 use crate::cli::AttachArgs;
+use crate::record::progress::Progress;
 use crate::record::{self, Done, Recorded, Subject, process_exists};
 
 /// A probe at `malloc` costs as much as ten to hundreds of calls of it (docs/kernel-notes.md), and its slow paths are no fair sample
@@ -22,6 +23,8 @@ pub fn execute(args: &AttachArgs) -> Result<ExitCode> {
     if args.allocs.is_some() {
         bail!(NO_ALLOCATIONS);
     }
+    // The report goes to standard error, too: JSON stands alone there.
+    let progress = Progress::new(!args.record.quiet && !args.record.json);
     let (subject, command) = match args.pid {
         None => (Subject::All, vec!["(the whole machine)".to_owned()]),
         Some(pid) => {
@@ -33,11 +36,11 @@ pub fn execute(args: &AttachArgs) -> Result<ExitCode> {
     super::outputs::check([&args.record.report], args.record.force)?;
     // Asked while it is there.
     let hidden = args.pid.and_then(lower::hidden);
-    let recorded = match record::record(subject, command, args.length, &args.record)? {
+    let recorded = match record::record(subject, command, args.length, &args.record, &progress)? {
         Done::Recorded(recorded) => recorded,
         Done::Unrecorded(ending) => launch::end_like(ending),
     };
-    super::run::report(&recorded, &args.record).with_context(|| super::run::kept(&recorded))?;
+    super::run::report(&recorded, &args.record, &progress).with_context(|| super::run::kept(&recorded))?;
     match hidden {
         Some(why) if sees_nothing(&recorded)? => bail!("nothing of it could be seen: {why}"),
         _ => Ok(ExitCode::SUCCESS),

@@ -13,6 +13,7 @@ use super::locate;
 use crate::cli::{ForceArgs, RecordArgs, RunArgs};
 use crate::experiment::counted::{Counted, Counting};
 use crate::record::allocations::Sampler;
+use crate::record::progress::Progress;
 use crate::record::{self, Beside, Done, Recorded, Subject, runtime_events};
 
 /// Runs, records, reports, and ends as the program ended.
@@ -49,11 +50,14 @@ pub fn execute(args: RunArgs) -> Result<ExitCode> {
         count.write()?;
         launch::end_like(ending);
     }
+    // Standard error is the program's, too.
+    let progress = Progress::new(false);
     let done = record::record(
         Subject::Run(held, Beside { rings, allocations: sampler }),
         command,
         None,
         &args.record,
+        &progress,
     )?;
     if let Err(error) = count.write() {
         say!("holdup: {error:#}");
@@ -63,7 +67,7 @@ pub fn execute(args: RunArgs) -> Result<ExitCode> {
         Done::Unrecorded(ending) => launch::end_like(ending),
     };
     // The program has run: whatever goes wrong in reporting must not change its status.
-    if let Err(error) = report(&recorded, &args.record) {
+    if let Err(error) = report(&recorded, &args.record, &progress) {
         say!("holdup: {:#}", error.context(kept(&recorded)));
     }
     match recorded.ending {
@@ -111,7 +115,7 @@ pub fn kept(recorded: &Recorded) -> String {
 }
 
 /// Prints the report of a new recording where the options say.
-pub fn report(recorded: &Recorded, options: &RecordArgs) -> Result<()> {
+pub fn report(recorded: &Recorded, options: &RecordArgs, progress: &Progress) -> Result<()> {
     let path = &recorded.path;
     if let Some(unfinished) = &recorded.unfinished {
         say!("holdup: {:#}", unfinished.error);
@@ -124,7 +128,9 @@ pub fn report(recorded: &Recorded, options: &RecordArgs) -> Result<()> {
         None => recording::open(path)?,
     };
     let descriptors = super::descriptors::read(&options.descriptors)?;
+    let analysing = progress.phase("analysing the recording");
     let analysis = holdup_findings::analyse_with(&trace, &descriptors);
+    drop(analysing);
     let stderr = std::io::stderr();
     let text = if options.json {
         let ask = super::descriptors::stack_ask(descriptors);

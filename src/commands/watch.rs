@@ -9,6 +9,7 @@ use holdup_capture::launch;
 
 use crate::cli::{ForceArgs, RecordArgs, WatchArgs};
 use crate::live::{self, metrics};
+use crate::record::progress::Progress;
 use crate::record::{self, Beside, Subject, runtime_events};
 use crate::watch::triggers::Processes;
 use crate::watch::triggers::output::{self, Pipes};
@@ -45,7 +46,7 @@ pub fn execute(args: WatchArgs) -> Result<ExitCode> {
     let lost = Arc::new(AtomicU32::new(0));
     let count = lost.clone();
     let report = Box::new(move |recorded: Option<&record::Recorded>| match recorded {
-        Some(recorded) => super::run::report(recorded, &record),
+        Some(recorded) => super::run::report(recorded, &record, &Progress::new(false)),
         None => {
             count.fetch_add(1, Ordering::Relaxed);
             Ok(())

@@ -22,6 +22,7 @@ mod naps;
 mod output;
 pub mod place;
 pub mod program;
+pub mod progress;
 mod random;
 mod returned_cpus;
 pub mod roots;
@@ -54,6 +55,7 @@ use holdup_report::text::shell_word;
 use crate::cli::{RecordArgs, StackChoice};
 use backends::{Backends, run_unrecorded};
 use output::Output;
+use progress::Progress;
 pub use watching::watch;
 
 /// Whom to record.
@@ -69,6 +71,16 @@ pub enum Subject {
     },
     /// The whole machine.
     All,
+}
+
+impl Subject {
+    /// What was made ready beside the program; nothing of other subjects.
+    fn take_beside(&mut self) -> Beside {
+        match self {
+            Subject::Run(_, beside) => std::mem::take(beside),
+            _ => Beside::default(),
+        }
+    }
 }
 
 /// What was made ready beside a program that is started.
@@ -137,6 +149,7 @@ pub fn record(
     command: Vec<String>,
     length: Option<Duration>,
     options: &RecordArgs,
+    progress: &Progress,
 ) -> Result<Done> {
     hardware::check(&options.counters).map_err(anyhow::Error::msg)?;
     let mut backends = Backends::choose(options.rung, &subject)?;
@@ -152,10 +165,7 @@ pub fn record(
         }
         Err(error) => return Err(error),
     };
-    let beside = match &mut subject {
-        Subject::Run(_, beside) => std::mem::take(beside),
-        _ => Beside::default(),
-    };
+    let beside = subject.take_beside();
     // The library stays where it is until stacks through it are walked and named.
     let sampler = beside.allocations.map(Rc::new);
     let rings = beside.rings.map(Rc::new);
@@ -197,7 +207,9 @@ pub fn record(
     backends.announce();
     let lacking = lacking(options, backends.current(), sampler.is_some());
     announce(&lacking);
+    progress.recording_begins();
     let outcome = ready?.run(subject)?;
+    let _writing = progress.phase("the recording ended: writing its tables and naming its code");
     let recorded = complete(outcome, manifest, lacking, &place);
     drop(held);
     recorded.map(Done::Recorded)

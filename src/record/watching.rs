@@ -13,7 +13,7 @@ use super::backends::{Backends, run_unrecorded};
 use super::bpf::{Loop, recorded_streams};
 use super::output::Output;
 use super::roots::Roots;
-use super::{Beside, Recorder, Subject, bpf, manifest, unix_ns};
+use super::{Recorder, Subject, bpf, manifest, unix_ns};
 use crate::cli::RecordArgs;
 use crate::watch::{Flight, Job, Mark, Plan, Saving, triggers};
 
@@ -41,10 +41,7 @@ pub fn watch(
         Subject::Attach { pid, .. } => *pid,
         Subject::All => 1,
     };
-    let beside = match &mut subject {
-        Subject::Run(_, beside) => std::mem::take(beside),
-        _ => Beside::default(),
-    };
+    let beside = subject.take_beside();
     let mut descriptors = crate::commands::descriptors::read(&options.descriptors)?;
     if let Some(text) = triggers::descriptor(&plan.triggers) {
         descriptors = descriptors.with(&[text])?;

@@ -1,0 +1,100 @@
+//! Says on standard error what takes long before and after a recording: on a busy machine the kernel takes seconds to check BPF
+//! programs, and the recording's code and causes are looked up only when it has ended.
+
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// What takes less is not mentioned.
+const LONG: Duration = Duration::from_secs(2);
+
+/// Whether lines are wanted, and since when the command runs.
+pub struct Progress {
+    is_wanted: bool,
+    started: Instant,
+}
+
+impl Progress {
+    /// The command starts. Without `is_wanted` nothing is said.
+    pub fn new(is_wanted: bool) -> Progress {
+        Progress { is_wanted, started: Instant::now() }
+    }
+
+    /// The recording begins now.
+    pub fn recording_begins(&self) {
+        if let Some(line) = began_late(self.started.elapsed()).filter(|_| self.is_wanted) {
+            say!("holdup: {line}");
+        }
+    }
+
+    /// Something is done until the result is dropped; `what` is printed if that takes long.
+    pub fn phase(&self, what: &'static str) -> Option<Phase> {
+        self.is_wanted.then(|| Phase::start(LONG, move || say!("holdup: {what}")))
+    }
+}
+
+/// What is said if the recording begins so long after the command.
+fn began_late(after: Duration) -> Option<String> {
+    (after > LONG).then(|| format!("recording began after {:.1} s of preparation", after.as_secs_f64()))
+}
+
+/// Something that may take long.
+pub struct Phase {
+    /// Closed at its end.
+    end: Option<Sender<()>>,
+    waiter: Option<JoinHandle<()>>,
+}
+
+impl Phase {
+    /// Calls `tell` unless the phase ends within `long`. Where no thread can be started, nothing is said.
+    fn start(long: Duration, tell: impl FnOnce() + Send + 'static) -> Phase {
+        let (end, ended) = channel();
+        let wait = move || {
+            if ended.recv_timeout(long) == Err(RecvTimeoutError::Timeout) {
+                tell();
+            }
+        };
+        let waiter = std::thread::Builder::new().name("progress".to_owned()).spawn(wait).ok();
+        Phase { end: Some(end), waiter }
+    }
+}
+
+impl Drop for Phase {
+    fn drop(&mut self) {
+        self.end = None;
+        let _ = self.waiter.take().map(JoinHandle::join);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_phase_that_takes_long_is_told_while_it_goes_on() {
+        let (tell, told) = channel();
+        let phase = Phase::start(Duration::ZERO, move || tell.send(()).unwrap());
+        assert_eq!(told.recv(), Ok(()));
+        drop(phase);
+    }
+
+    #[test]
+    fn a_phase_that_ends_before_is_not() {
+        let (tell, told) = channel::<()>();
+        drop(Phase::start(Duration::from_secs(1_000_000), move || tell.send(()).unwrap()));
+        assert!(told.recv().is_err());
+    }
+
+    #[test]
+    fn only_a_late_beginning_is_told() {
+        assert_eq!(began_late(Duration::from_millis(1_900)), None);
+        let line = began_late(Duration::from_millis(4_260));
+        assert_eq!(line.as_deref(), Some("recording began after 4.3 s of preparation"));
+    }
+
+    #[test]
+    fn nothing_is_told_unless_it_is_wanted() {
+        assert!(Progress::new(false).phase("").is_none());
+        assert!(Progress::new(true).phase("").is_some());
+    }
+}
