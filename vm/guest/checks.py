@@ -95,15 +95,23 @@ def check_hot_lock(plan):
     say(f"hot-lock: {first['rule']} | {first['subject']} | backend {backend_of(report)}, lost {report.get('loss', {}).get('events')}")
     result = {"rule": first["rule"], "subject": re.sub(r"0x[0-9a-f]+", "0x…", first["subject"]), "backend": backend_of(report),
               "lost": report.get("loss", {}).get("events")}
-    if done.status != 0 or first["rule"] != "lock-contention":
+    # Perf events tell that threads wait, not for what.
+    if done.status != 0 or (has_bpf_backend() and first["rule"] != "lock-contention"):
         result["failed"] = f"hot-lock: status {done.status}, first finding {first['rule']}"
     return result
 
 
+def has_bpf_backend():
+    """Whether this kernel has what the BPF backend needs (README: before 5.15 it is not available)."""
+    major, minor = re.match(r"(\d+)\.(\d+)", os.uname().release).groups()
+    return (int(major), int(minor)) >= (5, 15)
+
+
 def check_live(plan):
     """The live tests, program by program."""
-    environment = dict(os.environ, HOLDUP_REQUIRE_LIVE="1", HOLDUP_QUICK="1", TMPDIR=SCRATCH, CARGO="true", RUST_BACKTRACE="0",
-                       HOLDUP_TEST_BINARY=plan["holdup"])
+    environment = dict(os.environ, HOLDUP_QUICK="1", TMPDIR=SCRATCH, CARGO="true", RUST_BACKTRACE="0", HOLDUP_TEST_BINARY=plan["holdup"])
+    if has_bpf_backend():
+        environment["HOLDUP_REQUIRE_LIVE"] = "1"
     passed, failed, skipped = [], [], []
     begun = time.monotonic()
     for name, tests in plan["live"].items():
