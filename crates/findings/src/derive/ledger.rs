@@ -248,7 +248,8 @@ pub(super) fn class_of_blocked(
 ) -> Class {
     let class = roles.class_of_wait(trace, slice);
     // Whether a poll with a time-out was a sleep, its end has to say; a runtime knows that it has nothing to do.
-    let is_guess = class == Class::WorkWait && roles.told.class_of_wait(slice).is_none();
+    let is_guess =
+        matches!(class, Class::WorkWait | Class::NetWait) && roles.told.class_of_wait(slice).is_none();
     let by_timer = is_guess && is_multiplex(trace, slice) && woken_by_timer(slice, wakeups);
     if by_timer { Class::Sleep } else { class }
 }

@@ -3,6 +3,7 @@
 use holdup_events::tables::CallObject;
 use holdup_events::{ObjectKind, Trace};
 use holdup_findings::analyse;
+use holdup_findings::derive::class::Class;
 use holdup_findings::derive::peers::{Peer, PeerKind, Peers};
 use holdup_testkit::check::trace_of_lanes;
 
@@ -76,4 +77,19 @@ fn polls_for_one_pipe_are_none_of_it() {
         (wait.object_kind, wait.object) = (ObjectKind::Pipe, 7);
     }
     assert_eq!(analyse(&trace).derived.peers, Peers::default());
+}
+
+/// libpq polls for its connection alone: it waits for the server's answer. A server that polls for its client has nothing to do.
+#[test]
+fn a_poll_for_the_answer_of_who_was_connected_to_is_a_wait_at_the_network() {
+    let class_of = |name: &str| {
+        let (_, mut trace) = trace_of_lanes("@cpus 2\n@f multiplex 7\nA  0ffff0\n");
+        name_socket(&mut trace, 7, (1, name));
+        let classes = analyse(&trace).derived.ledger.classes;
+        let found = [Class::NetWait, Class::WorkWait].into_iter().find(|class| classes[*class as usize] > 0);
+        found.expect("a wait")
+    };
+    assert_eq!(class_of("10.0.0.1:40912 → 10.0.0.2:5432"), Class::NetWait);
+    assert_eq!(class_of("10.0.0.2:5432 → 10.0.0.1:40912"), Class::WorkWait);
+    assert_eq!(class_of("unix, other end socket:[7]"), Class::WorkWait, "it is not known who asks");
 }

@@ -11,6 +11,7 @@ mod devices;
 mod frames;
 mod handed_on;
 mod parties;
+mod requests;
 mod votes;
 
 use std::collections::HashSet;
@@ -73,6 +74,8 @@ pub struct Roles {
     sleeps_say: Vec<u16>,
     /// By wait: it is for a ring's answers, and a disk gives them. Empty if there is no ring.
     disk_answers: Vec<bool>,
+    /// By wait: it is for the answer of who was connected to. Empty if nobody polls for a socket alone.
+    peer_answers: Vec<bool>,
 }
 
 /// What [`Roles::of_loop`] asks.
@@ -100,6 +103,7 @@ impl Roles {
         };
         roles.word_is = words(trace, descriptors);
         roles.disk_answers = devices::answer(trace);
+        roles.peer_answers = requests::await_answers(trace);
         if roles.parties.is_empty() {
             return roles;
         }
@@ -236,8 +240,14 @@ impl Roles {
         let reason = trace.wait(slice.wait).reason;
         let role = self.rule_of_wait(slice).map(|(_, rule)| rule.role);
         role.and_then(|role| role.class_blocked(reason)).unwrap_or_else(|| {
-            let by_disk = self.disk_answers.get(slice.wait.index()) == Some(&true);
-            if by_disk { Class::IoWait } else { Class::of_wait(reason) }
+            let is_set = |waits: &[bool]| waits.get(slice.wait.index()) == Some(&true);
+            if is_set(&self.disk_answers) {
+                Class::IoWait
+            } else if is_set(&self.peer_answers) {
+                Class::NetWait
+            } else {
+                Class::of_wait(reason)
+            }
         })
     }
 
