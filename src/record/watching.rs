@@ -82,9 +82,9 @@ fn since(now: &Counters, before: &Counters) -> Counters {
 impl Loop {
     /// Looks at the triggers, where there are any; `false`: the last recording has been saved.
     pub(super) fn step_flight(&mut self) -> bool {
-        let now = lower::now();
+        let (seen, now) = (self.drained, lower::now());
         let Output::Flight(flight) = &mut self.journal else { return true };
-        let goes_on = flight.step(now);
+        let goes_on = flight.step(seen, now);
         let (ripe, look) = (flight.is_ripe(now), flight.look_is_due(now));
         if look || flight.is_due() {
             self.begin_segment(look);

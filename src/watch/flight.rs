@@ -109,9 +109,10 @@ impl Flight {
         }
     }
 
-    /// Looks at what fired. `false`: there is nothing more to wait for.
-    pub fn step(&mut self, now: Timestamp) -> bool {
-        for firing in self.ask(now) {
+    /// Looks at what fired. All events up to `seen` have been read: a thread that waited then may have gone on since, if
+    /// the recorder was kept from its CPU. `false`: there is nothing more to wait for.
+    pub fn step(&mut self, seen: Timestamp, now: Timestamp) -> bool {
+        for firing in self.ask(seen) {
             self.note(firing, now);
         }
         if self.ring.take_short() {
@@ -389,7 +390,8 @@ mod tests {
         /// A step; `true` if it goes on.
         fn step(&mut self) -> bool {
             self.second += 1;
-            self.flight.step(Timestamp(self.second * 1_000_000_000))
+            let now = Timestamp(self.second * 1_000_000_000);
+            self.flight.step(now, now)
         }
 
         /// It fires, and what comes of that is handed over; `true` if it was not suppressed.
@@ -470,6 +472,20 @@ mod tests {
         assert_eq!(flying.counts().kept, 4);
         let said = flying.flight.saver.said();
         assert_eq!(said, ["--max-saves 1 is reached: from now on only signal:USR2 saves"]);
+        flying.end();
+    }
+
+    /// A recorder that was kept from its CPU has not read yet that a thread went on.
+    #[test]
+    fn triggers_look_at_what_was_read_not_at_the_clock() {
+        let mut flying = Flying::new("seen", (1, Path::new("w.holdup")), Box::new(|_| Ok(())));
+        let ask = flying.add_request();
+        flying.begin();
+        ask.send(()).unwrap();
+        flying.second = 9;
+        flying.flight.step(Timestamp(7), Timestamp(9_000_000_000));
+        let saving = flying.flight.cut(Timestamp(10_000_000_000)).expect("it fired");
+        assert_eq!(saving.fired[0].at_ns, 7);
         flying.end();
     }
 
