@@ -161,6 +161,8 @@ struct RuleEntry {
     #[serde(default)]
     handed_on: bool,
     #[serde(default)]
+    unless_locked: bool,
+    #[serde(default)]
     what: String,
     #[serde(default)]
     advice: String,
@@ -318,6 +320,7 @@ fn rule(number: usize, entry: RuleEntry) -> Result<Rule, DescriptorError> {
         shared: entry.shared,
         contended: entry.contended,
         handed_on: entry.handed_on,
+        unless_locked: entry.unless_locked,
         what: entry.what,
         advice: entry.advice,
     };

@@ -195,6 +195,8 @@ pub struct Rule {
     /// Of a lock whose functions wait for other things, too: it holds where those who end the waits on a word have waited
     /// for that word themselves.
     pub handed_on: bool,
+    /// It does not hold of a wait by FUTEX_WAIT on a word that says "locked, with waiters": the function takes a lock, too.
+    pub unless_locked: bool,
     /// For people: what it is, a few words; may be empty.
     pub what: String,
     /// What makes it less, as advice; may be empty.

@@ -143,3 +143,22 @@ fn every_second_handing_on_is_no_lock() {
     let (locks, lock_ns, _) = told(&trace(3, &waits));
     assert_eq!((locks.len(), lock_ns), (0, 0));
 }
+
+/// Inside pthread_cond_wait a thread may wait for the mutex again. Without debug symbols the function's name is all that its stack
+/// says; the futex word tells the mutex from the condition variable.
+#[test]
+fn a_condition_variable_is_no_lock_but_its_mutex_is() {
+    let classes = |letter: &str| {
+        let stack = "__libc_start_call_main;worker;pthread_cond_wait";
+        let (_, trace) = holdup_testkit::check::trace_of_lanes(&format!(
+            "@cpus 2\n@c park\n@repeat 20\n@stack {letter} {stack}\n\
+             A  0000{}  holds {letter} 0..4\nB  {}1111  holds {letter} 4..8\n",
+            letter.repeat(4),
+            letter.repeat(4),
+        ));
+        let classes = holdup_findings::analyse(&trace).derived.ledger.classes;
+        [Class::LockWait, Class::WorkWait].map(|class| classes[class as usize] > 0)
+    };
+    assert_eq!(classes("m"), [true, false], "the mutex");
+    assert_eq!(classes("c"), [false, true], "the condition variable");
+}

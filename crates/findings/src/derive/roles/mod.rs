@@ -17,7 +17,7 @@ mod votes;
 use std::collections::HashSet;
 
 use holdup_events::tables::{FrameKind, SampleRow, Slice, StackEnd, ThreadState};
-use holdup_events::{ProcessId, StackId, ThreadId, Timestamp, Trace, Wait, WaitId, WaitReason};
+use holdup_events::{ObjectKind, ProcessId, StackId, ThreadId, Timestamp, Trace, Wait, WaitId, WaitReason};
 
 use self::frames::FrameRules;
 pub(crate) use self::frames::file_name;
@@ -74,6 +74,8 @@ pub struct Roles {
     sleeps_say: Vec<u16>,
     /// By wait: it is for a ring's answers, and a disk gives them. Empty if there is no ring.
     disk_answers: Vec<bool>,
+    /// By wait: it is by FUTEX_WAIT on a word that says "locked, with waiters".
+    locked: Vec<bool>,
     /// By wait: it is for the answer of who was connected to. Empty if nobody polls for a socket alone.
     peer_answers: Vec<bool>,
 }
@@ -102,6 +104,7 @@ impl Roles {
             ..Roles::default()
         };
         roles.word_is = words(trace, descriptors);
+        roles.locked = trace.waits.iter().map(is_locked_word).collect();
         roles.disk_answers = devices::answer(trace);
         roles.peer_answers = requests::await_answers(trace);
         if roles.parties.is_empty() {
@@ -150,8 +153,8 @@ impl Roles {
     /// The rule that a blocked slice matches, and what that rests on.
     pub fn of_wait(&self, slice: &Slice) -> Option<(RuleId, Basis)> {
         let party = self.parties.of(slice.thread)?;
-        let by_stack = at(&self.blocked, party, slice.stack);
         let wait = slice.wait.index();
+        let by_stack = self.blocked_stack(party, slice);
         let own = stack_rule(by_stack)
             .min(self.parties.named(party, On::Off))
             .min(self.word_is.get(wait).copied().unwrap_or(NONE))
@@ -172,6 +175,15 @@ impl Roles {
         } else {
             found(own).map(|rule| (rule, Basis::Own))
         }
+    }
+
+    /// What the stack of a blocked slice says, as far as its futex word does not say otherwise.
+    fn blocked_stack(&self, party: usize, slice: &Slice) -> u16 {
+        let entry = at(&self.blocked, party, slice.stack);
+        let is_locked = self.locked.get(slice.wait.index()) == Some(&true);
+        let holds_nevertheless =
+            |id: RuleId| self.descriptors.rule(id).is_none_or(|(_, rule)| !(rule.unless_locked && is_locked));
+        if entry == CUT || holds_nevertheless(RuleId(entry)) { entry } else { NONE }
     }
 
     /// What the other waits on a word say that ended as this one did, by wait.
@@ -399,6 +411,12 @@ impl Roles {
             false => Vec::new(),
         }
     }
+}
+
+/// The wait is by FUTEX_WAIT, as for the low-level locks of glibc, and the word's value was a lock's.
+fn is_locked_word(wait: &Wait) -> bool {
+    const COMMAND: u32 = 0x7f;
+    wait.reason == WaitReason::Lock && wait.object_kind == ObjectKind::Futex && wait.op & COMMAND == 0
 }
 
 /// What a stack's entry says, as a rule.

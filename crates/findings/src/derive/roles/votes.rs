@@ -25,7 +25,7 @@ impl Roles {
             for thread in groups[group].clone().map(ThreadId) {
                 let Some(party) = self.parties.of(thread) else { continue };
                 for slice in trace.slices.of(thread).filter(|slice| slice.stack != StackId::NONE) {
-                    let verdict = at(&self.blocked, party, slice.stack);
+                    let verdict = self.blocked_stack(party, &slice);
                     let word = words.get(slice.wait.index()).copied().unwrap_or(0);
                     if word != 0 && verdict != CUT && slice.state == ThreadState::Blocked {
                         let weight = slice.duration().0.saturating_mul(u64::from(slice.stack_every.max(1)));
