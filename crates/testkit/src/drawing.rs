@@ -103,7 +103,7 @@ impl Pen<'_> {
         if let Some(ticks) = self.lanes.timeouts.get(&letter) {
             wait.timeout = Timeout::After(holdup_events::Duration(ticks * self.lanes.tick_ns));
         }
-        in_round(reason, tick / self.length().max(1) as u64, wait)
+        in_round(reason, tick / self.length().max(1), wait)
     }
 
     fn wait_with_stack(&mut self, letter: char, tick: u64) -> RawWait {
