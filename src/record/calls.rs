@@ -28,6 +28,8 @@ pub struct Calls {
     /// By how much it is longer since, whoever calls (ns).
     longer_ns: f64,
     calls: u64,
+    /// Runs of the programs that the kernel had left out when counting began.
+    skipped_before: u64,
     missing: String,
 }
 
@@ -43,6 +45,7 @@ impl Calls {
             bare_ns: if wanted { session.time_of_a_call_ns() } else { 0.0 },
             longer_ns: 0.0,
             calls: 0,
+            skipped_before: 0,
             missing: String::new(),
         }
     }
@@ -57,6 +60,7 @@ impl Calls {
         if let Err(error) = session.count_calls(from) {
             self.missing = error.to_string();
         }
+        self.skipped_before = session.skipped_calls();
         self.begin_ns = lower::now().0;
         (self.told_ns, self.next_ns) = (self.begin_ns, self.begin_ns + EVERY_NS);
     }
@@ -84,17 +88,21 @@ impl Calls {
             return (None, 0);
         }
         self.read(session, end.0, sink);
-        let lost = session.calls_uncounted() + self.decoder.bad();
-        if lost > 0 {
-            sink(Event::Loss(Loss {
-                source: NAME.to_owned(),
-                reason: "no room".to_owned(),
-                cpu: CpuId::NONE,
-                start: Timestamp(self.begin_ns),
-                end,
-                events: lost,
-            }));
+        let skipped = session.skipped_calls().saturating_sub(self.skipped_before);
+        let without_room = session.calls_uncounted() + self.decoder.bad();
+        for (reason, events) in [("no room", without_room), ("not looked at", skipped)] {
+            if events > 0 {
+                sink(Event::Loss(Loss {
+                    source: NAME.to_owned(),
+                    reason: reason.to_owned(),
+                    cpu: CpuId::NONE,
+                    start: Timestamp(self.begin_ns),
+                    end,
+                    events,
+                }));
+            }
         }
+        let lost = without_room + skipped;
         let missing = std::mem::take(&mut self.missing);
         let state = SourceState { name: NAME.to_owned(), active: true, missing, events: self.calls, lost };
         (Some(state), (self.calls as f64 * self.longer_ns) as u64)

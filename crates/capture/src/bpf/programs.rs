@@ -230,13 +230,25 @@ pub fn attach_markers(object: &Object, library: &Path) -> Result<Vec<Link>, Capt
 /// The programs of every switch and wakeup.
 const OF_EVERY_SWITCH: [&str; 3] = ["on_switch", "on_switch_before_5_18", "on_waking"];
 
+/// The programs of every syscall that is counted.
+const OF_EVERY_CALL: [&str; 2] = ["on_call_begin", "on_call_end"];
+
 /// Runs of [`OF_EVERY_SWITCH`] that the kernel left out, since an interrupt's would have begun within another one of the same program; 0 where it
 /// does not count them.
 pub fn skipped_runs(object: &Object) -> u64 {
+    skipped_runs_of(object, &OF_EVERY_SWITCH)
+}
+
+/// The same of the programs that count syscalls, whoever called: on newer kernels (7.3) a thread can be preempted inside of such a
+/// program, and the calls of the threads that run on its CPU meanwhile are left out.
+pub fn skipped_calls(object: &Object) -> u64 {
+    skipped_runs_of(object, &OF_EVERY_CALL)
+}
+
+fn skipped_runs_of(object: &Object, names: &[&str]) -> u64 {
     let programs = object.progs_mut();
-    let of_interest = programs.filter(|program| {
-        program.autoload() && OF_EVERY_SWITCH.contains(&program.name().to_string_lossy().as_ref())
-    });
+    let of_interest = programs
+        .filter(|program| program.autoload() && names.contains(&program.name().to_string_lossy().as_ref()));
     of_interest.map(|program| recursion_misses(program.as_fd())).sum()
 }
 

@@ -580,6 +580,12 @@ impl Session {
         programs::skipped_runs(&self.loaded.object)
     }
 
+    /// Runs of the programs that count syscalls which the kernel left out, of all processes' calls; 0 where it does not
+    /// count them.
+    pub fn skipped_calls(&self) -> u64 {
+        programs::skipped_calls(&self.loaded.object)
+    }
+
     /// What the programs cost in CPU time so far, and the clock that interrupts the target for samples.
     pub fn cost(&self) -> ProbeCost {
         let cpus = per_cpu(&self.loaded.object);
