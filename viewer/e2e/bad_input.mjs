@@ -45,7 +45,7 @@ async function everyTab(page) {
 export const CUT_SHORT = {
   "opens, and says what could not be read": async (page) => {
     await page.waitForSelector(".findings[aria-busy=false]");
-    assert.match((await page.locator(".head").textContent()) ?? "", /lost .*stretch/);
+    assert.match((await page.locator(".head").textContent()) ?? "", /damaged: .*slices/);
     await page.getByRole("tab", { name: "Losses", exact: true }).click();
     await page.waitForSelector("tbody tr");
     assert.match((await page.locator("#tab-panel").textContent()) ?? "", /slices.*unreadable|unreadable.*slices/);

@@ -146,6 +146,8 @@ export interface Summary {
   readonly symptoms?: readonly { readonly of: number; readonly rule: string; readonly subject: string; readonly summary: readonly string[] }[];
   readonly skipped: readonly { readonly rule: string; readonly reason: string }[];
   readonly losses: readonly LossRow[];
+  /** Tables of the recording that are damaged. */
+  readonly damaged?: readonly { readonly table: string; readonly reason: string; readonly missing: string }[];
   readonly loss: { readonly events: number; readonly uncounted: number };
   readonly cost: { readonly percent?: number | null };
   readonly tables: readonly { readonly name: string; readonly label: string }[];

@@ -32,8 +32,9 @@ export function Header() {
 function Trust() {
   const { summary } = useViewer().catalogue;
   const { loss, cost } = summary;
-  const lost = loss.events + loss.uncounted > 0;
-  const lostWords = `lost ${count(loss.events)} events${loss.uncounted > 0 ? ` and ${count(loss.uncounted)} stretches` : ""}`;
+  const damaged = summary.damaged ?? [];
+  const lost = loss.events + loss.uncounted + damaged.length > 0;
+  const lostWords = `lost ${count(loss.events)} events${loss.uncounted > 0 ? ` and ${count(loss.uncounted)} stretches` : ""}${damaged.length > 0 ? `, damaged: ${damaged.map((one) => one.table).join(", ")}` : ""}`;
   // That nothing was lost is known once all is read.
   if (summary.first_look) {
     return (
