@@ -86,6 +86,7 @@ pub(super) fn of_recording(trace: &Trace, tiling: &Tiling) -> BTreeMap<&'static 
         ("recovered", manifest.recovered.into()),
         ("zoom", json!({"base_ns": tiling.base_ns(), "cells": CELLS, "level_max": tiling.level_max()})),
         ("processes", processes(trace)),
+        ("damaged", crate::damage::to_json(trace)),
         ("losses", losses(trace)),
         ("loss", json!({"events": loss.events, "uncounted": loss.uncounted})),
         ("cost", json::cost(trace)),
