@@ -39,7 +39,7 @@ export async function imported(holdup, file, folder, name = "imported.holdup") {
 /** Writes a recording as one file; resolves with its address. */
 export async function writtenByHoldup(holdup, recording, folder) {
   const file = join(folder, "recording.html");
-  await run(holdup, ["view", "--html", file, ...PAGE, recording]);
+  await run(holdup, ["view", "--force", "--html", file, ...PAGE, recording]);
   return pathToFileURL(file).href;
 }
 
