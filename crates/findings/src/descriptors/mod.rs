@@ -379,6 +379,7 @@ descriptors! {
     "libgcc",
     "jemalloc",
     "tcmalloc",
+    "musl",
     "glibc",
 }
 
