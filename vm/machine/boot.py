@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass, field
 
 from . import accelerator, initramfs, share
-from .common import GUEST, PROJECT, cache
+from .common import GUEST, PROJECT, cache, say
 
 SCRATCH_BYTES = 6 << 30
 RESULTS_BYTES = 2 << 30
@@ -20,6 +20,8 @@ MODULES = ("virtio_pci", "nvme", "ext4", "crc32c_generic", "overlay", "loop", "v
 # A guest without a sign of life for this long has not booted; emulated CPUs start one after the other.
 BOOT_SECONDS, BOOT_SECONDS_PER_CPU = 240, 8
 CONSOLE_LINES = 40
+# An emulator that ends by a signal (a failed assertion of qemu's TCG) says nothing about the guest: it is started again.
+ATTEMPTS = 3
 
 
 @dataclass
@@ -48,6 +50,8 @@ class Outcome:
     results: str
     seconds: float
     booted_after: object
+    # The signal that ended qemu by itself, or None.
+    emulator_signal: object = None
 
 
 class Tail:
@@ -71,7 +75,16 @@ class Tail:
 
 
 def run(guest):
-    """Runs `guest` to its end or to its time limit. Returns an Outcome; raises Failure if qemu cannot be started."""
+    """Runs `guest` to its end or to its time limit, again if qemu crashes. Returns an Outcome; raises Failure if qemu
+    cannot be started."""
+    for attempt in range(1, ATTEMPTS + 1):
+        result = run_once(guest)
+        if result.emulator_signal is None or attempt == ATTEMPTS:
+            return result
+        say(f"vm: {guest.kernel.name}: qemu crashed (signal {result.emulator_signal}), starting the guest again. {result.reason}")
+
+
+def run_once(guest):
     room = make_room(guest)
     try:
         return attend(guest, room)
@@ -168,7 +181,10 @@ def watch(guest, room, qemu, tails):
             qemu.wait()
             break
         time.sleep(0.1)
-    return outcome(room, tails, reason, (time.monotonic() - begun, booted))
+    result = outcome(room, tails, reason, (time.monotonic() - begun, booted))
+    if reason is None and qemu.returncode < 0 and result.status is None:
+        result.emulator_signal = -qemu.returncode
+    return result
 
 
 def outcome(room, tails, reason, times):
