@@ -30,6 +30,7 @@ use super::returned_cpus::{self, ReturnedCpus};
 use super::roots::Roots;
 use super::runtime_events::RingFeed;
 use super::runtime_names::RuntimeNames;
+use super::skipped_runs;
 use super::span_probes::SpanProbes;
 use super::stack_tables::StackTables;
 use super::syscall_windows::SyscallWindows;
@@ -645,9 +646,8 @@ impl Loop {
                 self.journal.push(&Event::Loss(loss_at_end(name, "ring-full", missing, end_ns)));
             }
         }
-        let skipped = self.session.skipped_runs();
-        if skipped > 0 {
-            self.journal.push(&Event::Loss(loss_at_end("sched", "not looked at", skipped, end_ns)));
+        for (name, skipped) in skipped_runs::other_events(&self.session) {
+            self.journal.push(&Event::Loss(loss_at_end(name, "not looked at", skipped, end_ns)));
         }
         if self.bad_records > 0 {
             self.journal.push(&Event::Loss(loss_at_end("records", "unreadable", self.bad_records, end_ns)));

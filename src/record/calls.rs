@@ -8,6 +8,8 @@ use holdup_events::recording::SourceState;
 use holdup_events::{CpuId, Event, Loss, Timestamp};
 use holdup_findings::derive::syscall_names::is_ring_operation;
 
+use super::skipped_runs;
+
 const NAME: &str = "syscalls";
 const EVERY_NS: u64 = 1_000_000_000;
 /// Reading may take this part of the time at the most.
@@ -60,7 +62,7 @@ impl Calls {
         if let Err(error) = session.count_calls(from) {
             self.missing = error.to_string();
         }
-        self.skipped_before = session.skipped_calls();
+        self.skipped_before = skipped_runs::calls(session);
         self.begin_ns = lower::now().0;
         (self.told_ns, self.next_ns) = (self.begin_ns, self.begin_ns + EVERY_NS);
     }
@@ -88,7 +90,7 @@ impl Calls {
             return (None, 0);
         }
         self.read(session, end.0, sink);
-        let skipped = session.skipped_calls().saturating_sub(self.skipped_before);
+        let skipped = skipped_runs::calls(session).saturating_sub(self.skipped_before);
         let without_room = session.calls_uncounted() + self.decoder.bad();
         for (reason, events) in [("no room", without_room), ("not looked at", skipped)] {
             if events > 0 {

@@ -29,6 +29,7 @@ pub mod roots;
 pub mod runtime_events;
 mod runtime_names;
 mod shrunk;
+mod skipped_runs;
 mod span_probes;
 mod stack_tables;
 mod syscall_windows;

@@ -36,6 +36,7 @@ pub use fault_draws::FaultWindow;
 pub use interpreters::InterpreterTables;
 pub use loading::MissingSource;
 pub use probe_cost::ProbeCost;
+pub use programs::Skipped;
 pub use sampler::NotSampled;
 pub use session::{BLOCKED_STACK_BYTES, Counters, Options, STACK_WINDOW, STREAMS, Session, Stacks, Target};
 pub use span_probes::SpanPlace;

@@ -227,37 +227,38 @@ pub fn attach_markers(object: &Object, library: &Path) -> Result<Vec<Link>, Capt
     markers.into_iter().map(attach).collect()
 }
 
-/// The programs of every switch and wakeup.
-const OF_EVERY_SWITCH: [&str; 3] = ["on_switch", "on_switch_before_5_18", "on_waking"];
-
-/// The programs of every syscall that is counted.
-const OF_EVERY_CALL: [&str; 2] = ["on_call_begin", "on_call_end"];
-
-/// Runs of [`OF_EVERY_SWITCH`] that the kernel left out, since an interrupt's would have begun within another one of the same program; 0 where it
-/// does not count them.
-pub fn skipped_runs(object: &Object) -> u64 {
-    skipped_runs_of(object, &OF_EVERY_SWITCH)
+/// Runs of one source's programs that the kernel skipped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Skipped {
+    /// Name of the source.
+    pub source: &'static str,
+    /// Number of runs, since the programs were loaded.
+    pub runs: u64,
 }
 
-/// The same of the programs that count syscalls, whoever called: on newer kernels (7.3) a thread can be preempted inside of such a
-/// program, and the calls of the threads that run on its CPU meanwhile are left out.
-pub fn skipped_calls(object: &Object) -> u64 {
-    skipped_runs_of(object, &OF_EVERY_CALL)
-}
-
-fn skipped_runs_of(object: &Object, names: &[&str]) -> u64 {
-    let programs = object.progs_mut();
-    let of_interest = programs
-        .filter(|program| program.autoload() && names.contains(&program.name().to_string_lossy().as_ref()));
-    of_interest.map(|program| recursion_misses(program.as_fd())).sum()
+/// Runs that the kernel skipped because the same program was already running on that CPU, by source: in an interrupt
+/// or, on newer kernels, in another thread that preempted it (`__bpf_trace_run` in kernel/trace/bpf_trace.c). Empty
+/// before 5.12, where the kernel does not count them.
+pub fn skipped_runs(object: &Object) -> Vec<Skipped> {
+    let mut skipped: Vec<Skipped> = Vec::new();
+    for program in object.progs_mut().filter(|program| program.autoload()) {
+        let Some(source) = sources::of_program(&program.name().to_string_lossy()) else { continue };
+        let runs = recursion_misses(program.as_fd());
+        match skipped.iter_mut().find(|row| row.source == source.name) {
+            Some(row) => row.runs += runs,
+            None => skipped.push(Skipped { source: source.name, runs }),
+        }
+    }
+    skipped.retain(|row| row.runs > 0);
+    skipped
 }
 
 fn recursion_misses(program: BorrowedFd<'_>) -> u64 {
     let mut info = libbpf_sys::bpf_prog_info::default();
     let mut bytes = size_of_val(&info) as u32;
     // SAFETY: writes no more than `bytes` to `info`, whose pointers to more are null.
-    let told = unsafe { libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &mut info, &mut bytes) };
-    if told == 0 { info.recursion_misses } else { 0 }
+    let status = unsafe { libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &mut info, &mut bytes) };
+    if status == 0 { info.recursion_misses } else { 0 }
 }
 
 /// Makes a process a target.

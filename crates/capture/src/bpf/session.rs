@@ -14,6 +14,7 @@ use super::fault_draws::{FaultDraws, FaultWindow};
 use super::interpreters::InterpreterTables;
 use super::loading::{self, Loaded, MissingSource};
 use super::probe_cost::{self, PROBES, ProbeCost, ProbeTime, SAMPLE_PROBE};
+use super::programs::Skipped;
 use super::ring::Ring;
 use super::sampler::{self, NotSampled, Sampler};
 use super::slots::{Layout, SlotRing};
@@ -575,15 +576,9 @@ impl Session {
         counters
     }
 
-    /// Switches and wakeups that no program looked at: the kernel begins none within itself, whatever an interrupt brings.
-    pub fn skipped_runs(&self) -> u64 {
+    /// Runs of programs that the kernel skipped, by source. They are of all processes, not only of targets.
+    pub fn skipped_runs(&self) -> Vec<Skipped> {
         programs::skipped_runs(&self.loaded.object)
-    }
-
-    /// Runs of the programs that count syscalls which the kernel left out, of all processes' calls; 0 where it does not
-    /// count them.
-    pub fn skipped_calls(&self) -> u64 {
-        programs::skipped_calls(&self.loaded.object)
     }
 
     /// What the programs cost in CPU time so far, and the clock that interrupts the target for samples.

@@ -1,0 +1,43 @@
+//! Losses of events whose program the kernel skipped.
+
+use holdup_capture::bpf::Session;
+use holdup_capture::sources;
+
+/// Sources whose programs count or follow syscalls.
+const OF_CALLS: [&str; 4] = ["syscalls", "syscall-windows", "ring-operations", "ring-answers"];
+/// Sources whose records are in the stream `sched`.
+const OF_SCHED: [&str; 2] = ["switches", "lifecycle"];
+
+/// Number of syscalls, and operations of io_uring, that no program counted since the programs were loaded; of all
+/// processes.
+pub(super) fn calls(session: &Session) -> u64 {
+    session.skipped_runs().iter().filter(|row| OF_CALLS.contains(&row.source)).map(|row| row.runs).sum()
+}
+
+/// Number of other events that no program saw, with the name of the loss.
+pub(super) fn other_events(session: &Session) -> Vec<(&'static str, u64)> {
+    let mut losses: Vec<(&'static str, u64)> = Vec::new();
+    for row in session.skipped_runs() {
+        if OF_CALLS.contains(&row.source) || row.source == sources::PROGRAM_CALLS.name {
+            continue;
+        }
+        let name = if OF_SCHED.contains(&row.source) { "sched" } else { row.source };
+        match losses.iter_mut().find(|(source, _)| *source == name) {
+            Some((_, runs)) => *runs += row.runs,
+            None => losses.push((name, row.runs)),
+        }
+    }
+    losses
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_names_are_those_of_sources() {
+        for name in OF_CALLS.iter().chain(&OF_SCHED) {
+            assert!(sources::ALL.iter().any(|source| source.name == *name), "{name}");
+        }
+    }
+}
