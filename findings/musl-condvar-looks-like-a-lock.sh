@@ -5,7 +5,7 @@
 # Expected by most: threads that wait on one condition variable wait on one word inside of it, as with glibc; and a futex
 # wait with the value 2 is for a lock.
 # Seen: three idle workers of one queue wait on three words, each less than 1 KiB above the waiter's stack pointer, all with
-# the value 2. A profiler that goes by the value sees three contended locks, held by whoever signals.
+# the value 2. A profiler that goes by the value sees three contended locks, held by the signalling thread.
 set -euo pipefail
 scratch=$(mktemp -d)
 trap '[ -z "${workers:-}" ] || kill "$workers" 2>/dev/null || true; rm -rf "$scratch"' EXIT

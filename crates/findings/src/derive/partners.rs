@@ -2,7 +2,7 @@
 //! the reader of its output.
 //!
 //! A program is a partner if its threads wake the program's threads by their own calls (they send, write or close), again
-//! and again. Wakeups from interrupts do not count: they hit whoever runs. Processes of a partner that woke nobody count
+//! and again. Wakeups from interrupts do not count: their waker is the thread that happened to run. Processes of a partner that woke nobody count
 //! with it if they are its children, or children of the same process under the same name: a server's workers.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,8 +54,11 @@ impl Partners {
         self.wakeups.contains_key(&process)
     }
 
-    /// How often all of them woke the program's threads.
-    pub fn wakeups(&self) -> u64 {
-        self.wakeups.values().sum()
+    /// Number of wakeups of the program's threads by that process, by others with its name, and by its parent.
+    pub fn wakeups_by(&self, trace: &Trace, process: ProcessId) -> u64 {
+        let parent = trace.processes.get(process.index()).and_then(|process| process.parent);
+        let name = trace.process_name(process);
+        let is_of_it = |id: ProcessId| trace.process_name(id) == name || Some(id) == parent;
+        self.wakeups.iter().filter(|(id, _)| is_of_it(**id)).map(|(_, times)| times).sum()
     }
 }

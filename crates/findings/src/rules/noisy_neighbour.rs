@@ -15,9 +15,9 @@
 //! spread evenly; the lower end is the wait of the active thread that waited least. Delays behind the
 //! program's own threads are oversubscription's, unless the CPUs would do for all that want to run but for the other program
 //! (and the thread that waits may run on another one: one that is bound waits for its own). Programs whose names
-//! cannot be read (outside of this PID namespace) are told as one. A program that wakes the program's threads again and
-//! again by its own calls works for it: a database on the same machine. It is told apart from strangers, and only as a
-//! hint. Time that the recorder had is in what recording costs.
+//! cannot be read (outside of this PID namespace) count as one. A program that wakes the program's threads again and
+//! again by its own calls answers its requests: a database on the same machine. It is reported apart from other programs,
+//! and only as a hint. CPU time of the recorder is in the cost of recording.
 //!
 //! ## What to do
 //! Move the neighbour (another machine, other CPUs by `taskset` or cpusets), run it at a lower weight, or
@@ -54,7 +54,7 @@ pub(super) const INFO: Info = Info {
 };
 
 /// Stretches looked at to share out the blame, by all groups of threads together: 20 million take about a tenth of a
-/// second. Many threads may wait for one CPU at a time, and each looks at all that it ran meanwhile.
+/// second. Many threads may wait for one CPU at a time, and each looks at all that the CPU ran during its wait.
 const STRETCHES_MAX: usize = 20_000_000;
 
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
@@ -74,14 +74,14 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         Neighbours::new(blame.copied().collect(), all)
     };
     let (strangers, working) = (of_others(false), of_others(true));
-    let told = if enough(strangers.part) {
+    let finding = if enough(strangers.part) {
         strangers.finding(scene, &waits)
     } else if enough(working.part) {
-        working.finding(scene, &waits).map(|finding| of_partners(scene, &partners, finding))
+        working.partners_finding(scene, &waits, &partners)
     } else {
         None
     };
-    let charged = told.map(|finding| {
+    let charged = finding.map(|finding| {
         let charge = waits.charge(scene);
         Charged { finding: Finding { evidence: scene.longest_queues(&charge), ..finding }, charge }
     });
@@ -90,9 +90,9 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
 
 /// Other programs that had the CPUs, and what part of the waits is theirs.
 struct Neighbours {
-    /// Running time meanwhile (ns), the longest first.
+    /// Running time of each process while threads waited (ns), the longest first.
     blame: Vec<(ProcessId, u64)>,
-    /// Its part of what all others had.
+    /// Their share of the running time of all other processes.
     part: f64,
 }
 
@@ -128,6 +128,22 @@ impl Neighbours {
         })
     }
 
+    /// The finding where these programs answer the target's requests. Other CPUs for them help, leaving them out does not.
+    fn partners_finding(&self, scene: &Scene, waits: &Waits, partners: &Partners) -> Option<Finding> {
+        let (worst, _) = *self.blame.first()?;
+        let mut finding = self.finding(scene, waits)?;
+        finding.summary.push(format!(
+            "This program answers the target's requests: its processes woke the target's threads {} by their own calls.",
+            count(partners.wakeups_by(scene.trace, worst), "time")
+        ));
+        finding.confidence = scene.confidence(Confidence::Low);
+        finding.advice = vec![
+            format!("Ask {} for less, or less often: its work is the program's own", finding.subject),
+            format!("Or run {} on another machine or on CPUs of its own", finding.subject),
+        ];
+        Some(finding)
+    }
+
     fn summary(&self, scene: &Scene, waits: &Waits, others_ns: u64) -> Vec<String> {
         let blamed: u64 = self.blame.iter().map(|(_, ns)| ns).sum();
         let share = |ns: u64| percent(ns as f64 / blamed.max(1) as f64);
@@ -154,25 +170,6 @@ impl Neighbours {
             ));
         }
         summary
-    }
-}
-
-/// What is said of programs that work for this one: on CPUs of their own they are in nobody's way, but they cannot be
-/// left out.
-fn of_partners(scene: &Scene, partners: &Partners, finding: Finding) -> Finding {
-    let mut summary = finding.summary;
-    summary.push(format!(
-        "It works for the program: it woke the program's threads {}, as who answers requests does.",
-        count(partners.wakeups(), "time")
-    ));
-    Finding {
-        summary,
-        confidence: scene.confidence(Confidence::Low),
-        advice: vec![
-            format!("Ask {} for less, or less often: its work is the program's own", finding.subject),
-            format!("Or run {} on another machine or on CPUs of its own", finding.subject),
-        ],
-        ..finding
     }
 }
 

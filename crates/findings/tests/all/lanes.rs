@@ -253,13 +253,15 @@ fn who_may_not_run_where_a_stranger_runs_is_not_held_up_by_it() {
     );
 }
 
-/// A database on the same machine takes the CPU and answers the program: that is told as a hint, with other advice.
+/// A database on the same machine takes the CPU and answers the program's requests: a hint, with other advice. Responses of
+/// a second program (`cache`) do not count as the database's.
 #[test]
-fn who_answers_the_program_is_no_stranger() {
+fn a_program_that_answers_requests_is_a_hint_with_the_number_of_its_responses() {
     let (_, mut trace) = trace_of_lanes(
         "@cpus 1\n@s socket\n@repeat 40\n\
          A         00rrr00sss\n\
-         ~database ..000..000\n",
+         ~database ..000...00\n\
+         ~cache    .......0..\n",
     );
     let found = |trace: &Trace| {
         let found = analyse(trace).findings.into_iter().find(|finding| finding.rule == "noisy-neighbour");
@@ -267,16 +269,28 @@ fn who_answers_the_program_is_no_stranger() {
     };
     let stranger = found(&trace);
     assert_eq!(stranger.confidence, Confidence::High);
-    let database = trace.threads.iter().position(|thread| !thread.target).expect("the database") as u32;
+    let thread = |name: &str| {
+        let row = trace.threads.iter().position(|thread| thread.name == name);
+        ThreadId(row.expect("a thread of that name") as u32)
+    };
+    let (database, cache) = (thread("database"), thread("cache"));
     let mut wakeups: Vec<Wakeup> = trace.wakeups.iter().copied().collect();
-    for wakeup in wakeups.iter_mut().filter(|wakeup| wakeup.context == WakeContext::SoftIrq) {
-        (wakeup.context, wakeup.waker) = (WakeContext::Thread, ThreadId(database));
+    let answered = wakeups.iter_mut().filter(|wakeup| wakeup.context == WakeContext::SoftIrq);
+    let mut by_database = 0;
+    for (at, wakeup) in answered.enumerate() {
+        let waker = if at % 2 == 0 { database } else { cache };
+        by_database += u64::from(waker == database);
+        (wakeup.context, wakeup.waker) = (WakeContext::Thread, waker);
     }
+    assert!(by_database >= 20, "{by_database}");
     trace.wakeups = Wakeups::freeze(wakeups, trace.threads.len());
     let partner = found(&trace);
     assert_eq!(partner.confidence, Confidence::Low);
     assert_eq!(partner.cost_ns, stranger.cost_ns);
-    assert!(partner.summary.join(" ").contains("It works for the program"), "{partner:#?}");
+    assert!(
+        partner.summary.join(" ").contains(&format!("woke the target's threads {by_database} times")),
+        "{partner:#?}"
+    );
     assert!(partner.advice[0].starts_with("Ask database"), "{partner:#?}");
 }
 

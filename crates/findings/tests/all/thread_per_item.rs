@@ -38,11 +38,11 @@ fn thread_per_item_fires_where_starting_takes_the_time() {
     assert_eq!(finding.confidence, Confidence::High);
 }
 
-/// OpenMP's runtime ends threads that the next region does not want, and starts them anew for the one after: the program asks
-/// for regions, not for threads.
+/// OpenMP's runtime ends threads that the next region does not use, and starts new ones for a larger region: the program's
+/// code asks for regions, not for threads.
 #[test]
-fn a_runtime_that_starts_its_threads_anew_says_how_it_keeps_them() {
-    let told = |library: &str| {
+fn advice_for_a_runtime_that_starts_threads_per_region_is_how_to_keep_them() {
+    let found = |library: &str| {
         let mut text = "@cpus 2\n@tick 100000\n".to_owned();
         text += "@samples starter 0..400 56 main;panel;GOMP_parallel;gomp_team_start;pthread_create\n";
         let mut lanes = format!("starter  {}\n", "0".repeat(408));
@@ -64,11 +64,11 @@ fn a_runtime_that_starts_its_threads_anew_says_how_it_keeps_them() {
         (found.subject, found.advice.join(" "))
     };
     for library in ["/usr/lib/x86_64-linux-gnu/libgomp.so.1.0.0", "/py/torch/lib/libgomp-a34b3233.so.1"] {
-        let (subject, advice) = told(library);
+        let (subject, advice) = found(library);
         assert_eq!(subject, "200 short threads of starter, started in panel", "{library}");
         assert!(advice.contains("one number of threads for all parallel regions"), "{advice}");
     }
-    let (_, advice) = told("/usr/lib/libother.so");
+    let (_, advice) = found("/usr/lib/libother.so");
     assert!(advice.contains("thread pool"), "{advice}");
 }
 

@@ -27,7 +27,7 @@ lock = threading.Lock()
 
 @BODY
 def body(_):
-    # Numbers of threads are given anew only after all others: within so few they tell threads apart.
+    # Numbers of threads are reused only after all others: within so few they tell threads apart.
     with lock:
         seen.add(threading.get_native_id())
 
