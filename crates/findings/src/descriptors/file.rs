@@ -23,7 +23,7 @@ pub enum DescriptorError {
     #[error("[runtime] needs `function` or `module`: what tells that the runtime is there")]
     NoMark,
     /// A rule without anything to match.
-    #[error("rule {0} matches nothing: give leaf, any, leaf_module, module, futex or thread")]
+    #[error("rule {0} matches nothing: give leaf, any, leaf_module, leaf_nameless, module, futex or thread")]
     Empty(usize),
     /// A function's name as it never is when rules are applied.
     #[error("{of}: `{pattern}` is never matched; write `{plain}`")]
@@ -132,6 +132,8 @@ struct RuleEntry {
     within: Vec<String>,
     #[serde(default)]
     leaf_module: Vec<String>,
+    #[serde(default)]
+    leaf_nameless: Vec<String>,
     #[serde(default)]
     module: Vec<String>,
     #[serde(default)]
@@ -306,6 +308,7 @@ fn rule(number: usize, entry: RuleEntry) -> Result<Rule, DescriptorError> {
         any: entry.any,
         within: entry.within,
         leaf_module: entry.leaf_module,
+        leaf_nameless: entry.leaf_nameless,
         module: entry.module,
         futex: entry.futex,
         thread: entry.thread,

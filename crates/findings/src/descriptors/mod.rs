@@ -166,6 +166,8 @@ pub struct Rule {
     pub within: Vec<String>,
     /// File name of the innermost user frame's binary.
     pub leaf_module: Vec<String>,
+    /// File name of the innermost user frame's binary, if no symbol names its function.
+    pub leaf_nameless: Vec<String>,
     /// File name of any user frame's binary.
     pub module: Vec<String>,
     /// Symbol that holds the futex word.
@@ -206,7 +208,9 @@ pub struct Rule {
 impl Rule {
     /// It asks about the stack.
     pub fn reads_stack(&self) -> bool {
-        [&self.leaf, &self.any, &self.leaf_module, &self.module].iter().any(|list| !list.is_empty())
+        [&self.leaf, &self.any, &self.leaf_module, &self.leaf_nameless, &self.module]
+            .iter()
+            .any(|list| !list.is_empty())
     }
 
     /// What tells it from its neighbours, for people: its first pattern.
@@ -215,6 +219,7 @@ impl Rule {
             ("leaf", &self.leaf),
             ("any", &self.any),
             ("leaf_module", &self.leaf_module),
+            ("leaf_nameless", &self.leaf_nameless),
             ("module", &self.module),
             ("futex", &self.futex),
             ("thread", &self.thread),

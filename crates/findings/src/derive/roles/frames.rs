@@ -34,9 +34,11 @@ impl FrameRules {
     pub fn new(trace: &Trace, descriptors: &Descriptors) -> FrameRules {
         let functions = Patterns::new(descriptors, |rule| [&rule.leaf, &rule.any, &rule.within]);
         let modules = Patterns::new(descriptors, |rule| [&rule.leaf_module, &rule.module, &NO_PATTERNS]);
+        let nameless = Patterns::new(descriptors, |rule| [&rule.leaf_nameless, &NO_PATTERNS, &NO_PATTERNS]);
         let asks_more = descriptors.rules().map(|(_, rule)| !rule.within.is_empty()).collect();
         let mut of_function: HashMap<&str, Matched> = HashMap::new();
         let mut of_module: HashMap<&str, Matched> = HashMap::new();
+        let mut of_nameless: HashMap<&str, Matched> = HashMap::new();
         let mut sets = vec![Matched::default()];
         let mut index: HashMap<Matched, u32> = HashMap::from([(Matched::default(), 0)]);
         let of_frame = trace.frames.iter().map(|frame| {
@@ -48,7 +50,12 @@ impl FrameRules {
                 .or_insert_with(|| functions.of(&plain_name(&frame.function)));
             let by_module =
                 of_module.entry(&frame.module).or_insert_with(|| modules.of(&file_name(&frame.module)));
-            let both = by_function.merged(by_module);
+            let both = if frame.function.is_empty() {
+                let of_module = || nameless.of(&file_name(&frame.module));
+                of_nameless.entry(&frame.module).or_insert_with(of_module).merged(by_module)
+            } else {
+                by_function.merged(by_module)
+            };
             *index.entry(both).or_insert_with_key(|both| {
                 sets.push(both.clone());
                 sets.len() as u32 - 1
