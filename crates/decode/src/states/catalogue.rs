@@ -15,6 +15,7 @@ use holdup_events::{Loss, ProcessId, StackId, ThreadId, Timestamp, Wait, WaitId,
 use super::bearers::Bearers;
 use super::live::Waited;
 use super::rounds::RoundCounters;
+use super::thread_words::ThreadWords;
 use crate::accesses::Unread;
 use crate::wait_reason;
 
@@ -74,6 +75,7 @@ pub(super) struct Names {
     waits: Waits,
     wait_ids: HashMap<Wait, WaitId>,
     rounds: RoundCounters,
+    thread_words: ThreadWords,
     stacks: Vec<Option<RawStack>>,
     stack_ids: HashMap<u64, StackId>,
     pub(super) mappings: Vec<Mapping>,
@@ -95,6 +97,7 @@ impl Default for Names {
             waits: vec![Wait::default()],
             wait_ids: HashMap::new(),
             rounds: RoundCounters::default(),
+            thread_words: ThreadWords::default(),
             stacks: vec![None],
             stack_ids: HashMap::new(),
             mappings: Vec::new(),
@@ -278,6 +281,7 @@ impl Names {
             ..Wait::default()
         };
         self.rounds.add(&wait, raw.value);
+        self.thread_words.add(&wait, raw.value);
         // Of which nothing is known: no row of its own, so that a later look may still tell (Live::refine).
         let nothing_known = wait.reason == WaitReason::Unknown && raw.syscall == i32::MIN;
         let wait = match self.wait_ids.get(&wait) {
@@ -418,6 +422,7 @@ impl Names {
 
     pub(super) fn finish(mut self, start: Timestamp, end: Timestamp, switches: u64) -> Catalogue {
         self.rounds.correct(&mut self.waits);
+        self.thread_words.correct(&mut self.waits, &self.threads);
         let mut threads = self.threads;
         for thread in &mut threads {
             thread.start = thread.start.clamp(start, end.max(start));

@@ -18,6 +18,7 @@ mod owners;
 mod polled;
 mod rounds;
 mod task_waits;
+mod thread_words;
 mod told;
 
 use holdup_events::event::{

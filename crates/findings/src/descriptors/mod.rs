@@ -377,6 +377,7 @@ descriptors! {
     "tbb",
     "openblas",
     "rust-std",
+    "cxx",
     "abseil",
     "openssl",
     "gnutls",

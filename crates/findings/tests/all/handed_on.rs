@@ -199,3 +199,17 @@ fn a_semaphore_without_symbols_is_a_lock_where_its_holders_release_it() {
     let (names, work_ns) = locks(nameless, signal);
     assert!(names.is_empty() && work_ns > 0, "{names:?}");
 }
+
+/// The word of std::atomic::wait has the program's own value, here a locked lock's.
+#[test]
+fn a_wait_for_an_atomic_is_a_lock_only_where_its_holders_release_it() {
+    let classes = |lanes: &str| {
+        let (_, trace) = holdup_testkit::check::trace_of_lanes(&format!(
+            "@cpus 2\n@c lock\n@repeat 20\n@stack c main;work;std::__atomic_base<int>::wait(int);syscall\n{lanes}"
+        ));
+        let classes = holdup_findings::analyse(&trace).derived.ledger.classes;
+        [Class::LockWait, Class::WorkWait].map(|class| classes[class as usize] > 0)
+    };
+    assert_eq!(classes("A  cccc0000\nB  11111111  holds c 0..4\n"), [false, true], "a signal");
+    assert_eq!(classes("A  0000cccc  holds c 0..4\nB  cccc1111  holds c 4..8\n"), [true, false], "a lock");
+}
