@@ -135,6 +135,8 @@ struct bpf_iter__task { struct bpf_iter_meta *meta; struct task_struct *task; };
 
 /* Fields that only some kernels have. */
 struct task_struct___throttled { bool throttled; } __attribute__((preserve_access_index));
+struct sched_dl_entity___throttled { unsigned int dl_throttled : 1; } __attribute__((preserve_access_index));
+struct task_struct___deadline { struct sched_dl_entity___throttled dl; } __attribute__((preserve_access_index));
 struct mm_struct___owner { struct task_struct *owner; } __attribute__((preserve_access_index));
 struct rq___clock { __u64 clock; } __attribute__((preserve_access_index));
 struct cfs_rq___some { int throttle_count; struct rq___clock *rq; } __attribute__((preserve_access_index));

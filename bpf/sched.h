@@ -21,10 +21,15 @@ static __always_inline bool waits_for_mmap_lock(__u32 tid)
 	return bpf_map_lookup_elem(&mmap_lock_waiters, &tid) != 0;
 }
 
+/* The thread is runnable, but the scheduler does not let it run: its control group's quota is used up, or the runtime that
+ * SCHED_DEADLINE gives it per period (dl_throttled, kernel/sched/deadline.c). */
 static __always_inline __u8 is_throttled(struct task_struct *task)
 {
 	struct task_struct___throttled *flag = (void *)task;
+	struct task_struct___deadline *deadline = (void *)task;
 
+	if (bpf_core_field_exists(deadline->dl.dl_throttled) && BPF_CORE_READ_BITFIELD_PROBED(deadline, dl.dl_throttled))
+		return 1;
 	if (bpf_core_field_exists(flag->throttled))
 		return BPF_CORE_READ(flag, throttled);
 	struct task_struct___cfs *old = (void *)task;

@@ -112,7 +112,7 @@ struct wire_ring_ends {
 
 /* wire_header.flags of the three switch kinds */
 #define WIRE_SWITCH_PREEMPT 0x01   /* the tracepoint's preempt argument */
-#define WIRE_SWITCH_THROTTLED 0x02 /* prev's CFS bandwidth is used up */
+#define WIRE_SWITCH_THROTTLED 0x02 /* prev's CFS bandwidth or SCHED_DEADLINE runtime is used up */
 #define WIRE_SWITCH_IN_IOWAIT 0x04 /* task_struct.in_iowait of prev */
 #define WIRE_SWITCH_MMAP_LOCK 0x08 /* prev blocks on its mmap_lock (contention_begin) */
 #define WIRE_SWITCH_YIELD 0x20     /* prev gave the CPU away (sched_yield) */

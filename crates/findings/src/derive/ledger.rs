@@ -45,7 +45,7 @@ pub struct RunQueueSplit {
     pub own_ns: u64,
     /// Ran others, kernel threads included.
     pub others_ns: u64,
-    /// Throttled by the cgroup's CPU bandwidth.
+    /// Throttled: the control group's CPU bandwidth or SCHED_DEADLINE's runtime is used up.
     pub throttled_ns: u64,
     /// Idle, or not known: waking up, migrating, or lost.
     pub idle_ns: u64,

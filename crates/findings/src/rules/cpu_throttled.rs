@@ -2,7 +2,7 @@
 //!
 //! ## What it sees
 //! Threads that could run but may not, because their control group has used its CPU time of this period
-//! (`cpu.max`).
+//! (`cpu.max`), or because they have used the runtime that SCHED_DEADLINE gives them per period.
 //!
 //! ## Why it hurts
 //! The quota is one sum for all threads. Many threads on many CPUs use it up in the first part of a period
@@ -18,7 +18,7 @@
 //! period allows CPUs: then the work is spread over the period. A shorter period makes the pauses shorter.
 //!
 //! ## Blind spots
-//! Only throttling of threads that were on a CPU, or came to one, is seen. What the quota is, is looked up about once a second: a process that
+//! Which of the two limits it was is known only where a quota is. Only throttling of threads that were on a CPU, or came to one, is seen. What the quota is, is looked up about once a second: a process that
 //! is gone before then, or that is moved, had another one.
 //!
 //! ## References
@@ -47,6 +47,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     if scene.of_wall(throttled_ns as f64) < GAIN_MIN {
         return Ok(Vec::new());
     }
+    let quota = quota(scene);
     let charge = Charge::of(scene.trace, |slice| slice.state == ThreadState::Throttled);
     let stall = scene.stall(&charge);
     let threads = room::ranked(&stall);
@@ -68,22 +69,34 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
             time(throttled_ns / charge.count().max(1)),
         )]
         .into_iter()
-        .chain(quota(scene))
+        .chain(quota.clone())
         .collect(),
         cost_ns: throttled_ns,
         gain: scene.gain_whoever_ran(&stall, |_, waited| waited),
         likely: None,
         confidence: scene.confidence(Confidence::High),
-        evidence: scene.longest_of(&charge, |_| "throttled: its group's quota is used up".to_owned()),
-        advice: vec![
-            "Raise the group's CPU quota (cpu.max, the container's CPU limit)".into(),
-            "Or start no more threads than the quota divided by its period".into(),
-        ],
+        evidence: scene
+            .longest_of(&charge, |_| "throttled: its CPU time of this period is used up".to_owned()),
+        advice: advice(quota.is_some()),
     };
     Ok(vec![Charged { finding, charge }])
 }
 
-/// What may be used, where that is known.
+fn advice(has_quota: bool) -> Vec<String> {
+    let mut advice = vec![
+        "Raise the group's CPU quota (cpu.max, the container's CPU limit)".into(),
+        "Or start no more threads than the quota divided by its period".into(),
+    ];
+    if !has_quota {
+        advice.push(
+            "Of a SCHED_DEADLINE thread (chrt -p TID): give it more runtime per period, or another policy"
+                .into(),
+        );
+    }
+    advice
+}
+
+/// A sentence on the control group's quota, where it is known.
 fn quota(scene: &Scene) -> Option<String> {
     let thousandths = limits::tightest(scene.trace, CountKind::CpuLimit)?;
     let cpus = thousandths as f64 / 1000.0;

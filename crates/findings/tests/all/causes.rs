@@ -100,13 +100,18 @@ fn cpu_throttled_says_how_much_may_be_used() {
         count,
         ..KernelCountRow::default()
     };
-    let said = |trace: &Trace| {
+    let texts = |trace: &Trace| {
         let finding = analyse(trace).findings.into_iter().find(|one| one.rule == "cpu-throttled");
-        finding.expect("it").summary.join(" ")
+        let finding = finding.expect("the finding");
+        (finding.summary.join(" "), finding.advice.join(" "))
     };
-    assert!(!said(&trace).contains("may use"), "{}", said(&trace));
+    let (summary, advice) = texts(&trace);
+    assert!(!summary.contains("may use"), "{summary}");
+    assert!(advice.contains("SCHED_DEADLINE"), "without a quota it may be the other limit: {advice}");
     trace.kernel_counts.push(row(1500));
-    assert!(said(&trace).contains("Its control group may use 1.5 CPUs (cpu.max)."), "{}", said(&trace));
+    let (summary, advice) = texts(&trace);
+    assert!(summary.contains("Its control group may use 1.5 CPUs (cpu.max)."), "{summary}");
+    assert!(!advice.contains("SCHED_DEADLINE"), "{advice}");
 }
 
 #[test]

@@ -110,7 +110,7 @@ fn run_queue(view: &View) -> Vec<String> {
     let parts: Vec<String> = [
         (split.own_ns, "behind our own threads"),
         (split.others_ns, others.as_str()),
-        (split.throttled_ns, "throttled by the cgroup"),
+        (split.throttled_ns, "throttled by a limit"),
         (split.idle_ns, "waking up or not known"),
     ]
     .iter()
