@@ -1,12 +1,13 @@
-//! Locks of which each waiter waits on a word of its own, so that no word says which lock it is: the class of the program's own function
-//! that takes it does. A lock that two classes take is told as two, and two locks of one class as one.
+//! Locks of which each waiter waits on a word of its own, so that no word says which lock it is. The class of the method
+//! that takes it does, with the class of the program's own method that called it. A lock that two classes take is reported as
+//! two, and two locks of one class as one.
 
 use std::collections::{BTreeMap, HashMap};
 
-use holdup_events::tables::ThreadState;
-use holdup_events::{ProcessId, StackId, ThreadId, Trace, WaitId};
+use holdup_events::tables::{Frame, ThreadState};
+use holdup_events::{FrameId, ProcessId, StackId, ThreadId, Trace, WaitId};
 
-use super::own_places::{OwnFrames, Places};
+use super::own_places::{OwnFrames, Places, is_method};
 use super::parallel;
 use super::roles::Roles;
 use crate::descriptors::RuleId;
@@ -86,11 +87,28 @@ fn add_thread(
         let sum = waits.entry((slice.wait, slice.stack)).or_insert_with(|| {
             let rule = roles.of_wait(&slice).map(|(rule, _)| rule);
             let rule = rule.filter(|rule| by_class.get(usize::from(rule.0)) == Some(&true));
-            let class = rule.and_then(|_| places.of(slice.stack));
-            let class = class.and_then(|frame| outer_class(&trace.frames[frame.index()].function));
-            (rule.map(|rule| (rule, class.map(str::to_owned))), 0)
+            (rule.map(|rule| (rule, class_of(trace, places, slice.stack))), 0)
         });
         sum.1 += slice.duration().0.saturating_mul(u64::from(slice.stack_every.max(1)));
+    }
+}
+
+/// Packages of the methods through which others take locks and park.
+const LOCK_PACKAGES: [&str; 3] = ["jdk.internal.misc.", "sun.misc.", "java.util.concurrent.locks."];
+
+/// The class of the innermost method on a stack that is not of a lock itself, and of the program's own where that is
+/// another: `java.util.Hashtable (in shop.Orders)`.
+fn class_of(trace: &Trace, places: &mut Places<'_>, stack: StackId) -> Option<String> {
+    let class = |frame: FrameId| outer_class(&trace.frames.get(frame.index())?.function);
+    let own = places.of(stack).and_then(class);
+    let takes_lock = |frame: &Frame| {
+        is_method(frame) && !LOCK_PACKAGES.iter().any(|package| frame.function.starts_with(package))
+    };
+    let mut methods =
+        trace.stack_frames(stack).filter(|id| trace.frames.get(id.index()).is_some_and(takes_lock));
+    match (methods.next().and_then(class), own) {
+        (Some(entering), Some(own)) if entering != own => Some(format!("{entering} (in {own})")),
+        (entering, own) => entering.or(own).map(str::to_owned),
     }
 }
 

@@ -188,12 +188,15 @@ const PLUMBING_FUNCTIONS: [&str; 15] = [
     "__futex_",
 ];
 
-/// Of code that a runtime made, what is not the program's: Java's own library, and what its machine makes for itself.
-const PLUMBING_GENERATED: [&str; 21] = [
-    "java.",
-    "javax.",
-    "jdk.",
-    "sun.",
+/// Java's own library.
+const JAVA_LIBRARY: [&str; 4] = ["java.", "javax.", "jdk.", "sun."];
+
+/// Code that Java's virtual machine generates for itself. From JDK 24 on many names begin with `C1 Runtime`, `C2 Runtime`
+/// or `Shared Runtime` (src/hotspot/share/runtime/stubInfo.cpp and its precursors).
+const MACHINE_STUBS: [&str; 20] = [
+    "C1 Runtime ",
+    "C2 Runtime ",
+    "Shared Runtime ",
     "Interpreter",
     "StubRoutines",
     "RuntimeStub",
@@ -212,17 +215,26 @@ const PLUMBING_GENERATED: [&str; 21] = [
     "wrong_method",
     "ic_miss_",
 ];
-/// And what ends so: what compiled code calls of the machine.
-const PLUMBING_GENERATED_ENDS: [&str; 2] = [" Runtime1 stub", "_Java"];
+/// Endings of names of such code.
+const MACHINE_STUB_ENDS: [&str; 2] = [" Runtime1 stub", "_Java"];
+
+fn is_machine_stub(function: &str) -> bool {
+    MACHINE_STUBS.iter().any(|name| function.starts_with(name))
+        || MACHINE_STUB_ENDS.iter().any(|name| function.ends_with(name))
+}
+
+/// Whether the frame is a method that a virtual machine runs, of the program or of the language's library.
+pub(super) fn is_method(frame: &Frame) -> bool {
+    frame.module == GENERATED_MODULE && !frame.function.is_empty() && !is_machine_stub(&frame.function)
+}
 
 /// Code of the program's that a runtime made of it, or interprets.
 fn is_run_by_a_runtime(frame: &Frame) -> bool {
-    let is_own = || {
-        !PLUMBING_GENERATED.iter().any(|name| frame.function.starts_with(name))
-            && !PLUMBING_GENERATED_ENDS.iter().any(|name| frame.function.ends_with(name))
-    };
-    let is_one = frame.module == PYTHON_MODULE || (frame.module == GENERATED_MODULE && is_own());
-    is_one && !frame.function.is_empty()
+    let is_of_library = || JAVA_LIBRARY.iter().any(|name| frame.function.starts_with(name));
+    match frame.module.as_str() {
+        PYTHON_MODULE => !frame.function.is_empty(),
+        _ => is_method(frame) && !is_of_library(),
+    }
 }
 
 /// Where the sources of OCaml's runtime are, if this is one of its functions that say so: the others have any name.

@@ -19,14 +19,29 @@ const STOCK: u32 = 3;
 const LIBRARY: u32 = 4;
 /// Where another method of `shop.Orders` does.
 const ORDERS_TOO: u32 = 5;
+/// Where a method of the library enters a monitor for `Events`, and where `shop.Stock` enters one of its own.
+const MONITOR: u32 = 6;
+const OWN_MONITOR: u32 = 7;
 
 /// Leaf first.
-const STACKS: [&[&str]; 5] = [
+const STACKS: [&[&str]; 7] = [
     &["Unsafe_Park", "java.util.concurrent.ThreadPoolExecutor.getTask"],
     &["Unsafe_Park", ACQUIRE, "java.util.concurrent.locks.ReentrantLock.lock", "shop.Orders.place"],
     &["Unsafe_Park", ACQUIRE, "java.util.concurrent.locks.ReentrantLock.lock", "shop.Stock$Row.take"],
     &["Unsafe_Park", ACQUIRE, "java.util.concurrent.LinkedBlockingQueue.take"],
     &["Unsafe_Park", ACQUIRE, "java.util.concurrent.locks.ReentrantLock.lock", "shop.Orders$$Lambda.run"],
+    &[
+        "ObjectMonitor::enter",
+        "C2 Runtime complete_monitor_locking",
+        "java.security.SecureRandom.nextBytes",
+        "Events.next",
+    ],
+    &[
+        "ObjectMonitor::enter",
+        "C1 Runtime monitorenter_nofpu_blob",
+        "shop.Stock$Row.count",
+        "shop.Orders.place",
+    ],
 ];
 const ACQUIRE: &str = "java.util.concurrent.locks.AbstractQueuedSynchronizer.acquire";
 
@@ -120,9 +135,21 @@ fn each_class_that_takes_one_has_its_own() {
 }
 
 #[test]
-fn what_no_class_of_the_program_takes_is_one() {
+fn a_lock_that_only_the_library_takes_has_the_librarys_class() {
     let trace = trace(&[&[LIBRARY, ORDERS], &[LIBRARY, IDLE]]);
-    assert_eq!(told(&trace), (vec![lock("", 2), lock("shop.Orders in ", 1)], 100));
+    let expected = vec![lock("java.util.concurrent.LinkedBlockingQueue in ", 2), lock("shop.Orders in ", 1)];
+    assert_eq!(told(&trace), (expected, 100));
+}
+
+#[test]
+fn a_monitor_has_the_class_of_the_method_that_enters_it() {
+    let (locks, _) = told(&trace(&[&[MONITOR, OWN_MONITOR], &[MONITOR, IDLE]]));
+    let names: Vec<&str> = locks.iter().map(|(name, ..)| name.as_str()).collect();
+    let expected = [
+        "Java monitor of java.security.SecureRandom (in Events) in java",
+        "Java monitor of shop.Stock in java",
+    ];
+    assert_eq!(names, expected);
 }
 
 #[test]
