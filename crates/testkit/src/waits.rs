@@ -28,7 +28,8 @@ pub fn raw_wait(reason: WaitReason, object: u64) -> Option<RawWait> {
         // A round counter.
         WaitReason::Barrier => futex(FUTEX_WAIT_PRIVATE, 7),
         WaitReason::Park => futex(FUTEX_WAIT_BITSET_PRIVATE, 0),
-        WaitReason::Join => futex(FUTEX_WAIT_BITSET_REALTIME, 4711),
+        // As glibc 2.43 does: the state of the thread that is joined, not its number.
+        WaitReason::Join => futex(FUTEX_WAIT_BITSET_REALTIME, 2),
         WaitReason::Sleep => RawWait { object: 0, ..wait(230, ObjectKind::None) },
         WaitReason::Multiplex => wait(232, ObjectKind::Epoll),
         WaitReason::Disk => {

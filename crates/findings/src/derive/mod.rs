@@ -18,6 +18,7 @@ pub mod cpu_times;
 pub mod cpus;
 pub mod critical_path;
 pub mod displaced;
+pub mod event_loops;
 pub mod exchanges;
 pub mod fault_order;
 pub mod forks;

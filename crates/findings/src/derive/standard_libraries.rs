@@ -109,6 +109,9 @@ const GHC: [&str; 7] = [
     "rts_evalIO",
 ];
 
+/// Functions of V8 that run for every program in JavaScript, in V8's own file (Node has all of its code in one).
+pub const V8_BUILTINS: &str = "Builtins_";
+
 /// Where CPython keeps the parts of its library that are compiled.
 const COMPILED: &str = "/lib-dynload/";
 
@@ -136,10 +139,13 @@ pub fn is_a_loop(function: &str) -> bool {
 pub fn frames(trace: &Trace) -> Vec<bool> {
     let gos: HashSet<&str> = trace.frames.iter().filter_map(gos_file).collect();
     let is_haskell = trace.frames.iter().any(|frame| haskell_names::read(&frame.function).is_some());
+    let builtins = trace.frames.iter().filter(|frame| frame.function.starts_with(V8_BUILTINS));
+    let v8s: HashSet<&str> = builtins.map(|frame| frame.module.as_str()).collect();
     let is_one = |frame: &Frame| {
         is_a_machine(&frame.module)
             || is_pythons(frame)
             || frame.function.starts_with(OCAML)
+            || v8s.contains(frame.module.as_str())
             || (is_haskell && GHC.contains(&frame.function.as_str()))
             || haskell_names::read(&frame.function).is_some_and(|name| name.is_librarys)
             || (gos.contains(frame.module.as_str()) && is_gos(&frame.function))

@@ -67,6 +67,7 @@ rules! {
     lock_contention,
     serial_section,
     lone_worker,
+    blocked_event_loop,
     spin_wait,
     load_imbalance,
     barrier_straggler,

@@ -16,7 +16,7 @@
 //! program's own threads are oversubscription's, unless the CPUs would do for all that want to run but for the other program
 //! (and the thread that waits may run on another one: one that is bound waits for its own). Programs whose names
 //! cannot be read (outside of this PID namespace) count as one. A program that wakes the program's threads again and
-//! again by its own calls answers its requests: a database on the same machine. It is reported apart from other programs,
+//! again by its own calls exchanges messages with it: a database or a client on the same machine. It is reported apart from other programs,
 //! and only as a hint. CPU time of the recorder is in the cost of recording.
 //!
 //! ## What to do
@@ -128,18 +128,18 @@ impl Neighbours {
         })
     }
 
-    /// The finding where these programs answer the target's requests. Other CPUs for them help, leaving them out does not.
+    /// The finding where these programs are servers or clients of the target. Other CPUs for them help, leaving them out does not.
     fn partners_finding(&self, scene: &Scene, waits: &Waits, partners: &Partners) -> Option<Finding> {
         let (worst, _) = *self.blame.first()?;
         let mut finding = self.finding(scene, waits)?;
         finding.summary.push(format!(
-            "This program answers the target's requests: its processes woke the target's threads {} by their own calls.",
+            "This program exchanges messages with the target: its processes woke the target's threads {} by their own calls.",
             count(partners.wakeups_by(scene.trace, worst), "time")
         ));
         finding.confidence = scene.confidence(Confidence::Low);
         finding.advice = vec![
-            format!("Ask {} for less, or less often: its work is the program's own", finding.subject),
-            format!("Or run {} on another machine or on CPUs of its own", finding.subject),
+            format!("Run {} on another machine or on CPUs of its own, as in production", finding.subject),
+            "Or exchange fewer messages with it: its work is for the target, or the target's for it".into(),
         ];
         Some(finding)
     }

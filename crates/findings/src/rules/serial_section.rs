@@ -43,6 +43,7 @@ use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
 use crate::derive::blame::EndClass;
 use crate::derive::class::Class;
+use crate::derive::event_loops;
 use crate::derive::holders::HoldKind;
 use crate::derive::occupancy::Serial;
 use crate::derive::own_places::{OwnFrames, Places};
@@ -79,6 +80,10 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     }
     let workers = workers(scene);
     let (Some((lone, lone_ns)), true) = (serial.lone(), workers >= 2) else { return Ok(Vec::new()) };
+    // A server's event loop beside an idle pool: nobody waits for its work but its clients.
+    if event_loops::serves_alone(scene.trace, lone) {
+        return Ok(Vec::new());
+    }
     let (waited_for, cut_off) = waited_for(scene, lone);
     if (waited_for + cut_off) as f64 <= WAITED_FOR_MIN * lone_ns as f64 {
         return Ok(Vec::new());

@@ -291,7 +291,7 @@ fn a_program_that_answers_requests_is_a_hint_with_the_number_of_its_responses() 
         partner.summary.join(" ").contains(&format!("woke the target's threads {by_database} times")),
         "{partner:#?}"
     );
-    assert!(partner.advice[0].starts_with("Ask database"), "{partner:#?}");
+    assert!(partner.advice[0].starts_with("Run database"), "{partner:#?}");
 }
 
 #[test]

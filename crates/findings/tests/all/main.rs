@@ -15,6 +15,7 @@ mod descriptors;
 mod division;
 mod endings;
 mod estimates;
+mod event_loops;
 mod forks;
 mod gc;
 mod given_back;
