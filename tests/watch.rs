@@ -37,7 +37,6 @@ fn each_stall_of_a_worker_is_saved_with_the_time_before_it() {
         assert!(at - start >= (at - first_start).min(300_000_000), "the history that was asked for");
         let rules: Vec<&str> =
             report["findings"].as_array().unwrap().iter().filter_map(|one| one["rule"].as_str()).collect();
-        assert!(rules.iter().any(|rule| rule.contains("lock")), "{rules:?}");
         let verdict = &report["findings"][0];
         let cause = format!("worker-{} (", (number - 1) % 4);
         assert_eq!(verdict["rule"], "long-pause", "{rules:?}");
