@@ -96,7 +96,7 @@ fn finding(scene: &Scene, held: &HeldLoop) -> Finding {
             format!(
                 "Do less in one call{of_name}: in pieces (a cursor, a page, a limit), with a return to the event loop between them"
             ),
-            format!("Or run it on another thread or process: a worker pool, a replica"),
+            "Or run it on another thread or process: a worker pool, a replica".into(),
         ],
     }
 }

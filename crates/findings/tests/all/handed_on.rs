@@ -165,38 +165,40 @@ fn a_condition_variable_is_no_lock_but_its_mutex_is() {
     assert_eq!(classes("m", "main;worker;pthread_cond_wait;__timedwait_cp"), [false, true], "musl");
 }
 
+/// The names of the locks, and the time waited for work (ns), where threads wait for `c` with this stack. Functions called
+/// `libc.so.6+…` are places in the C library without a name.
+fn locks(reason: &str, stack: &str, lanes: &str) -> (Vec<String>, u64) {
+    let (_, mut trace) = holdup_testkit::check::trace_of_lanes(&format!(
+        "@cpus 2\n@c {reason}\n@repeat 20\n@stack c {stack}\n{lanes}"
+    ));
+    for frame in trace.frames.iter_mut().filter(|frame| frame.function.starts_with("libc.so.6+")) {
+        (frame.function, frame.module) = (String::new(), "/lib/libc.so.6".into());
+    }
+    let libc =
+        Mapping { path: "/lib/libc.so.6".into(), start: 0x9000, end: 0xa000, ..trace.mappings[0].clone() };
+    trace.mappings.push(libc);
+    let analysis = holdup_findings::analyse(&trace);
+    let names = analysis.derived.locks.iter().map(|lock| lock.name.clone());
+    (names.collect::<Vec<_>>(), analysis.derived.ledger.of(Class::WorkWait))
+}
+
 /// Without debug symbols a wait for a semaphore has no name in its stack, only places in the C library.
 #[test]
 fn a_semaphore_without_symbols_is_a_lock_where_its_holders_release_it() {
-    let locks = |stack: &str, lanes: &str| {
-        let (_, mut trace) = holdup_testkit::check::trace_of_lanes(&format!(
-            "@cpus 2\n@c park\n@repeat 20\n@stack c {stack}\n{lanes}"
-        ));
-        for frame in trace.frames.iter_mut().filter(|frame| frame.function.starts_with("libc.so.6+")) {
-            (frame.function, frame.module) = (String::new(), "/lib/libc.so.6".into());
-        }
-        let libc = Mapping {
-            path: "/lib/libc.so.6".into(),
-            start: 0x9000,
-            end: 0xa000,
-            ..trace.mappings[0].clone()
-        };
-        trace.mappings.push(libc);
-        let analysis = holdup_findings::analyse(&trace);
-        let names = analysis.derived.locks.iter().map(|lock| lock.name.clone());
-        (names.collect::<Vec<_>>(), analysis.derived.ledger.of(Class::WorkWait))
-    };
     let holders = "A  0000cccc  holds c 0..4\nB  cccc1111  holds c 4..8\n";
     let nameless = "__libc_start_call_main;worker;libc.so.6+0x90d00;libc.so.6+0x85e50";
-    let (names, work_ns) = locks(nameless, holders);
+    let (names, work_ns) = locks("park", nameless, holders);
     assert_eq!((names.len(), work_ns), (1, 0), "{names:?}");
     assert!(names[0].contains("semaphore"), "{names:?}");
     // The program's own wait: its innermost function has a name.
-    let (names, work_ns) = locks("__libc_start_call_main;libc.so.6+0x88ef0;worker;syscall", holders);
+    let (names, work_ns) = locks("park", "__libc_start_call_main;libc.so.6+0x88ef0;worker;syscall", holders);
     assert!(names.is_empty() && work_ns > 0, "{names:?}");
+    // The word itself says that it is a lock: a mutex whose functions have no name.
+    let (names, _) = locks("lock", nameless, holders);
+    assert!(names.len() == 1 && !names[0].contains("semaphore"), "{names:?}");
     // A thread that never waits releases it: a signal.
     let signal = "A  cccc0000\nB  11111111  holds c 0..4\n";
-    let (names, work_ns) = locks(nameless, signal);
+    let (names, work_ns) = locks("park", nameless, signal);
     assert!(names.is_empty() && work_ns > 0, "{names:?}");
 }
 

@@ -129,8 +129,20 @@ impl Roles {
         (roles.running, roles.blocked) = parts.into_iter().unzip();
         roles.vote(trace);
         roles.handed_on = handed_on::rules(trace, &roles.parties, (&frame_rules, &blocked));
+        roles.leave_locked_words(trace);
         roles.began_with = roles.beginnings(trace);
         roles
+    }
+
+    /// A word that says itself that it is a locked lock needs no rule about words that are handed on, if the rule says so.
+    fn leave_locked_words(&mut self, trace: &Trace) {
+        let descriptors = &self.descriptors;
+        let leaves = |rule: u16| descriptors.rule(RuleId(rule)).is_some_and(|(_, rule)| rule.unless_locked);
+        for (rule, wait) in self.handed_on.iter_mut().zip(&trace.waits) {
+            if wait.reason == WaitReason::Lock && leaves(*rule) {
+                *rule = NONE;
+            }
+        }
     }
 
     /// What samples show without descriptors: work, the kernel, a loop that waits.
