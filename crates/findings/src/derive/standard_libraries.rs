@@ -112,6 +112,9 @@ const GHC: [&str; 7] = [
 /// Functions of V8 that run for every program in JavaScript, in V8's own file (Node has all of its code in one).
 pub const V8_BUILTINS: &str = "Builtins_";
 
+/// Files that hold V8 and what comes with it. A program that has V8 linked in has functions of its own beside it.
+const V8_FILES: [&str; 3] = ["node", "libnode", "libv8"];
+
 /// Where CPython keeps the parts of its library that are compiled.
 const COMPILED: &str = "/lib-dynload/";
 
@@ -139,18 +142,26 @@ pub fn is_a_loop(function: &str) -> bool {
 pub fn frames(trace: &Trace) -> Vec<bool> {
     let gos: HashSet<&str> = trace.frames.iter().filter_map(gos_file).collect();
     let is_haskell = trace.frames.iter().any(|frame| haskell_names::read(&frame.function).is_some());
-    let builtins = trace.frames.iter().filter(|frame| frame.function.starts_with(V8_BUILTINS));
-    let v8s: HashSet<&str> = builtins.map(|frame| frame.module.as_str()).collect();
+    let v8s: HashSet<&str> = trace.frames.iter().filter_map(v8s_file).collect();
     let is_one = |frame: &Frame| {
         is_a_machine(&frame.module)
             || is_pythons(frame)
             || frame.function.starts_with(OCAML)
             || v8s.contains(frame.module.as_str())
+            || (!v8s.is_empty() && frame.function.starts_with("uv_"))
             || (is_haskell && GHC.contains(&frame.function.as_str()))
             || haskell_names::read(&frame.function).is_some_and(|name| name.is_librarys)
             || (gos.contains(frame.module.as_str()) && is_gos(&frame.function))
     };
     trace.frames.iter().map(is_one).collect()
+}
+
+/// The frame's file, if it is one of V8's builtins in a file that holds nothing else.
+fn v8s_file(frame: &Frame) -> Option<&str> {
+    let file = frame.module.rsplit('/').next().unwrap_or("");
+    let is_one =
+        V8_FILES.iter().any(|name| file.starts_with(name)) && frame.function.starts_with(V8_BUILTINS);
+    is_one.then_some(frame.module.as_str())
 }
 
 /// A function of Python's own library, written in Python; packages that were installed lie in folders below its own.
@@ -238,5 +249,30 @@ mod tests {
         ];
         let told = super::frames(&Trace { frames, ..Trace::default() });
         assert_eq!(told, [true, true, false]);
+    }
+
+    #[test]
+    fn nodes_own_functions_are_told_from_a_program_with_v8_in_it() {
+        let frame = |module: &str, function: &str| Frame {
+            module: module.into(),
+            function: function.into(),
+            ..Frame::default()
+        };
+        let of = |rows: [(&str, &str); 3]| {
+            let frames_of = rows.map(|(module, function)| frame(module, function)).to_vec();
+            frames(&Trace { frames: frames_of, ..Trace::default() })
+        };
+        let node = [
+            ("/usr/bin/node", "Builtins_LoadIC"),
+            ("/usr/bin/node", "llhttp_execute"),
+            ("/app/a.node", "resize"),
+        ];
+        assert_eq!(of(node), [true, true, false]);
+        let shared =
+            [("/lib/libnode.so.108", "Builtins_LoadIC"), ("/lib/libuv.so.1", "uv_run"), ("[jit]", "render")];
+        assert_eq!(of(shared), [true, true, false]);
+        let server =
+            [("/bin/server", "Builtins_LoadIC"), ("/bin/server", "serve"), ("/lib/libssl.so.3", "SSL_read")];
+        assert_eq!(of(server), [false, false, false]);
     }
 }
