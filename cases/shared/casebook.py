@@ -135,7 +135,7 @@ def report_on_slow(case, out_of, directory, holdup):
         return answer_on_slow(case, out_of, directory, holdup)
     recording, report = directory / "book.holdup", directory / "book.txt"
     with cases.beside(case, "slow", out_of["slow"], directory):
-        line = f'"{holdup}" run --report "{report}" -o "{recording}" -- {case["run_slow"]}'
+        line = f'"{holdup}" run --force --report "{report}" -o "{recording}" -- {case["run_slow"]}'
         done = cases.shell(case, line, out_of["slow"], directory)
     if done.returncode != 0:
         raise cases.CaseError(f"holdup ended with {done.returncode}: {done.stderr.strip()[-300:]}")
