@@ -215,7 +215,7 @@ impl Ready {
         let mut watched = let_go(subject)?;
         let start_ns = watched.released().map_or(start_ns, |released| released.0);
         recording.restart_at(Timestamp(start_ns));
-        recording.syscalls.begin();
+        recording.syscalls.begin(&recording.session);
         let before = super::own_cost();
         let left = super::start_clock(length);
         let ending = recording.run(&mut watched, &left, &mut budget);

@@ -14,20 +14,11 @@ pub(super) fn calls(session: &Session) -> u64 {
     session.skipped_runs().iter().filter(|row| OF_CALLS.contains(&row.source)).map(|row| row.runs).sum()
 }
 
-/// Number of other events that no program saw, with the name of the loss.
-pub(super) fn other_events(session: &Session) -> Vec<(&'static str, u64)> {
-    let mut losses: Vec<(&'static str, u64)> = Vec::new();
-    for row in session.skipped_runs() {
-        if OF_CALLS.contains(&row.source) || row.source == sources::PROGRAM_CALLS.name {
-            continue;
-        }
-        let name = if OF_SCHED.contains(&row.source) { "sched" } else { row.source };
-        match losses.iter_mut().find(|(source, _)| *source == name) {
-            Some((_, runs)) => *runs += row.runs,
-            None => losses.push((name, row.runs)),
-        }
-    }
-    losses
+/// Numbers of other events that no program saw, each with the name of the loss; a name may come twice.
+pub(super) fn other_events(session: &Session) -> impl Iterator<Item = (&'static str, u64)> {
+    let is_other = |name: &str| !OF_CALLS.contains(&name) && name != sources::PROGRAM_CALLS.name;
+    let others = session.skipped_runs().into_iter().filter(move |row| is_other(row.source));
+    others.map(|row| (if OF_SCHED.contains(&row.source) { "sched" } else { row.source }, row.runs))
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ use holdup_events::{CpuId, Event, Loss, Timestamp};
 
 use super::calls::MAPS;
 use super::random::Random;
+use super::skipped_runs;
 
 const NAME: &str = "syscall-windows";
 /// Windows' share of the time.
@@ -41,6 +42,8 @@ pub struct SyscallWindows {
     /// What windows may take where all of the budget is left (CPU time in a nanosecond).
     allowed_most: f64,
     events: u64,
+    /// Calls that the kernel had skipped before the recording began.
+    skipped_before: u64,
     failures: u32,
     missing: String,
 }
@@ -64,6 +67,7 @@ impl SyscallWindows {
             state: State::Off,
             cost: CallCost::default(),
             events: 0,
+            skipped_before: 0,
             failures: 0,
             missing: String::new(),
         }
@@ -86,7 +90,8 @@ impl SyscallWindows {
     }
 
     /// The program begins to run now.
-    pub fn begin(&mut self) {
+    pub fn begin(&mut self, session: &Session) {
+        self.skipped_before = skipped_runs::calls(session);
         if !matches!(self.state, State::Off) {
             self.plan.stretch_start_ns = lower::now().0;
             self.wait();
@@ -125,13 +130,16 @@ impl SyscallWindows {
         self.close(session, sink);
         // Where all calls are counted there are no windows, and what they had no room for is told with those.
         let had_none = matches!(self.state, State::Off) && self.events == 0;
-        let lost = if had_none { 0 } else { session.calls_uncounted() };
-        if lost > 0 {
-            let end = lower::now();
-            let (source, reason) = (NAME.to_owned(), "no room".to_owned());
-            let start = Timestamp(self.plan.begin_ns);
-            sink(Event::Loss(Loss { source, reason, cpu: CpuId::NONE, start, end, events: lost }));
+        let skipped = || skipped_runs::calls(session).saturating_sub(self.skipped_before);
+        let (without_room, skipped) = if had_none { (0, 0) } else { (session.calls_uncounted(), skipped()) };
+        for (reason, events) in [("no room", without_room), ("not looked at", skipped)] {
+            if events > 0 {
+                let (start, end) = (Timestamp(self.plan.begin_ns), lower::now());
+                let (source, reason) = (NAME.to_owned(), reason.to_owned());
+                sink(Event::Loss(Loss { source, reason, cpu: CpuId::NONE, start, end, events }));
+            }
         }
+        let lost = without_room + skipped;
         let active = !matches!(self.state, State::Off);
         self.state = State::Off;
         let missing = std::mem::take(&mut self.missing);

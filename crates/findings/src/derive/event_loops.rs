@@ -32,16 +32,19 @@ const CALLS_RARER: f64 = 4.0;
 const CALLS_MAX: f64 = 0.04;
 /// Minimum number of samples in the loop's syscalls that the long turns would have if they were like the others.
 const CALLS_EXPECTED_MIN: f64 = 8.0;
-/// A loop wakes its process's other threads at most this many times less often than it polls, if they do not work for it.
+/// A loop whose process's other threads do not work for it wakes them at least this many times less often than it polls.
 const WAKEUPS_RARER: usize = 10;
 /// Syscalls of an event loop (numbers of x86-64): read, write, poll, readv, writev, select, connect to recvmsg, epoll_wait,
 /// pselect6, ppoll, epoll_pwait, accept4, recvmmsg, sendmmsg, epoll_pwait2.
 const LOOP_CALLS: [i32; 20] =
     [0, 1, 7, 19, 20, 23, 42, 43, 44, 45, 46, 47, 232, 270, 271, 281, 288, 299, 307, 441];
 
+/// The source of [`holdup_events::tables::SyscallRow`]s that windows count.
+const WINDOWS: &str = "syscall-windows";
 /// Syscalls that poll: poll, select, epoll_wait, pselect6, ppoll, epoll_pwait, epoll_pwait2.
 const POLL_CALLS: [i32; 7] = [7, 23, 232, 270, 271, 281, 441];
-/// At most one poll per this many windows within long turns: one turn may end between two of its clock's readings.
+/// At most one poll per this many windows within long turns: the poll that ends a turn may be counted in a window that ends
+/// with it.
 const POLLED_RARELY: usize = 4;
 
 /// A function that held an event loop.
@@ -198,17 +201,19 @@ fn held_by(trace: &Trace, own: &OwnFrames, thread: ThreadId) -> Option<HeldLoop>
         let behind = samples.partition_point(|sample| sample.at < turn.end);
         samples.get(from..behind).unwrap_or_default()
     };
-    let of_loop = loop_functions(trace, own, thread);
-    let (mut by_function, mut others) = (BTreeMap::<Option<FrameId>, Vec<Turn>>::new(), Calls::of(samples));
+    let calls = Calls::new(trace, own, thread);
+    let (mut by_function, mut others) =
+        (BTreeMap::<Option<FrameId>, Vec<Turn>>::new(), LoopCalls::of(samples));
     for turn in turns.iter().filter(is_long) {
-        others = others.without(Calls::of(within(turn)));
-        if let Some(function) = function_of(trace, own, (&of_loop, within(turn))) {
+        others = others.without(LoopCalls::of(within(turn)));
+        if let Some(function) = calls.common(within(turn)) {
             by_function.entry(function).or_default().push(*turn);
         }
     }
     let total = |turns: &[Turn]| turns.iter().map(Turn::ns).sum::<u64>();
     let (function, turns) = by_function.into_iter().max_by_key(|(_, turns)| total(turns))?;
-    let inside = turns.iter().map(|turn| Calls::of(within(turn))).fold(Calls::default(), Calls::with);
+    let inside =
+        turns.iter().map(|turn| LoopCalls::of(within(turn))).fold(LoopCalls::default(), LoopCalls::with);
     let counted = counted_within(trace, trace.threads[thread.index()].process, &turns);
     // A loop that works in pieces polls between them without blocking.
     if !others.are_rarer(inside) || counted.polls as usize > counted.windows / POLLED_RARELY {
@@ -218,15 +223,18 @@ fn held_by(trace: &Trace, own: &OwnFrames, thread: ThreadId) -> Option<HeldLoop>
     Some(HeldLoop {
         thread,
         function: function.map(|frame| trace.frames[frame.index()].function.clone()),
-        mostly_in: mostly_in(trace, own, (&of_loop, &all)),
+        mostly_in: calls.mostly_in(&all),
         counted,
         turns,
         median_ns,
     })
 }
 
-/// What was counted in windows that lie within turns.
+/// What was counted in windows that lie within turns; nothing where windows missed calls.
 fn counted_within(trace: &Trace, process: ProcessId, turns: &[Turn]) -> Counted {
+    if trace.losses.iter().any(|loss| loss.source == WINDOWS) {
+        return Counted::default();
+    }
     let mut windows: BTreeMap<(Timestamp, Timestamp), u64> = BTreeMap::new();
     for row in &trace.syscalls {
         let polls = row.process == Some(process) && POLL_CALLS.contains(&row.syscall);
@@ -246,27 +254,27 @@ fn counted_within(trace: &Trace, process: ProcessId, turns: &[Turn]) -> Counted 
 
 /// Samples of an event loop, and how many of them were in its syscalls.
 #[derive(Clone, Copy, Debug, Default)]
-struct Calls {
+struct LoopCalls {
     samples: usize,
     calls: usize,
 }
 
-impl Calls {
-    fn of(samples: &[SampleRow]) -> Calls {
+impl LoopCalls {
+    fn of(samples: &[SampleRow]) -> LoopCalls {
         let calls = samples.iter().filter(|sample| LOOP_CALLS.contains(&sample.syscall)).count();
-        Calls { samples: samples.len(), calls }
+        LoopCalls { samples: samples.len(), calls }
     }
 
-    fn with(self, more: Calls) -> Calls {
-        Calls { samples: self.samples + more.samples, calls: self.calls + more.calls }
+    fn with(self, more: LoopCalls) -> LoopCalls {
+        LoopCalls { samples: self.samples + more.samples, calls: self.calls + more.calls }
     }
 
-    fn without(self, part: Calls) -> Calls {
-        Calls { samples: self.samples - part.samples, calls: self.calls - part.calls }
+    fn without(self, part: LoopCalls) -> LoopCalls {
+        LoopCalls { samples: self.samples - part.samples, calls: self.calls - part.calls }
     }
 
     /// Whether the loop's syscalls are so much rarer `inside` long turns that these are no series of short requests.
-    fn are_rarer(self, inside: Calls) -> bool {
+    fn are_rarer(self, inside: LoopCalls) -> bool {
         let expected = self.share().0 * inside.samples as f64;
         expected >= CALLS_EXPECTED_MIN
             && inside.calls as f64 * CALLS_RARER <= expected
@@ -284,69 +292,71 @@ impl Calls {
     }
 }
 
-/// Functions on the stacks with which the thread polls: the loop itself.
-fn loop_functions(trace: &Trace, own: &OwnFrames, thread: ThreadId) -> BTreeSet<FrameId> {
-    let polls = trace.slices.of(thread).filter(|slice| is_poll(trace, slice) && slice.stack != StackId::NONE);
-    let stacks: BTreeSet<StackId> = polls.map(|slice| slice.stack).collect();
-    stacks.into_iter().flat_map(|stack| trace.stack_frames(stack)).filter_map(|frame| own.of(frame)).collect()
-}
-
 /// Functions on the stacks of samples: in how many samples each is, and the sum of its distances from the leaf.
 type Counts = BTreeMap<FrameId, (usize, usize)>;
 
-/// The functions of some samples besides the loop's own.
-fn functions(trace: &Trace, own: &OwnFrames, of_loop: &BTreeSet<FrameId>, samples: &[SampleRow]) -> Counts {
-    let mut counts = Counts::new();
-    for sample in samples {
-        let mut seen = BTreeSet::new();
-        for (depth, frame) in trace.stack_frames(sample.stack).enumerate() {
-            let is_named = trace
-                .frames
-                .get(frame.index())
-                .is_some_and(|frame| frame.kind != FrameKind::Kernel && !frame.function.is_empty());
-            let Some(function) = own.of(frame).filter(|_| is_named) else { continue };
-            if !of_loop.contains(&function) && seen.insert(function) {
-                let sums = counts.entry(function).or_default();
-                *sums = (sums.0 + 1, sums.1 + depth);
+/// The functions that one event loop calls.
+struct Calls<'a> {
+    trace: &'a Trace,
+    own: &'a OwnFrames,
+    /// Functions on the stacks with which the thread polls: the loop itself.
+    of_loop: BTreeSet<FrameId>,
+}
+
+impl<'a> Calls<'a> {
+    fn new(trace: &'a Trace, own: &'a OwnFrames, thread: ThreadId) -> Calls<'a> {
+        let polls = trace.slices.of(thread).filter(|slice| is_poll(trace, slice));
+        let stacks: BTreeSet<StackId> = polls.map(|slice| slice.stack).collect();
+        let stacks = stacks.into_iter().filter(|stack| *stack != StackId::NONE);
+        let of_loop =
+            stacks.flat_map(|stack| trace.stack_frames(stack)).filter_map(|frame| own.of(frame)).collect();
+        Calls { trace, own, of_loop }
+    }
+
+    /// The functions of some samples besides the loop's own.
+    fn counts(&self, samples: &[SampleRow]) -> Counts {
+        let mut counts = Counts::new();
+        for sample in samples {
+            let mut seen = BTreeSet::new();
+            for (depth, frame) in self.trace.stack_frames(sample.stack).enumerate() {
+                let Some(function) = self.own.of(frame).filter(|_| self.is_named(frame)) else { continue };
+                if !self.of_loop.contains(&function) && seen.insert(function) {
+                    let sums = counts.entry(function).or_default();
+                    *sums = (sums.0 + 1, sums.1 + depth);
+                }
             }
         }
+        counts
     }
-    counts
-}
 
-/// The program's function nearest to the leaf that nearly all samples have on their stack, besides the loop's own; the
-/// inner `None` if only functions of the language's machine are there, the outer one if no function is on nearly all.
-fn function_of(
-    trace: &Trace,
-    own: &OwnFrames,
-    (of_loop, samples): (&BTreeSet<FrameId>, &[SampleRow]),
-) -> Option<Option<FrameId>> {
-    if samples.len() < SAMPLES_MIN {
-        return None;
+    fn is_named(&self, frame: FrameId) -> bool {
+        let frame = self.trace.frames.get(frame.index());
+        frame.is_some_and(|frame| frame.kind != FrameKind::Kernel && !frame.function.is_empty())
     }
-    let covers = |count: usize| count as f64 >= COVERS_MIN * samples.len() as f64;
-    let covering: Counts = functions(trace, own, of_loop, samples)
-        .into_iter()
-        .filter(|(_, (count, _))| covers(*count))
-        .collect();
-    let depth = |counts: &(usize, usize)| counts.1 as f64 / counts.0.max(1) as f64;
-    let of_program = covering.iter().filter(|(frame, _)| !own.is_of_a_machine(**frame));
-    let nearest = of_program.min_by(|(_, a), (_, b)| depth(a).total_cmp(&depth(b)));
-    (!covering.is_empty()).then(|| nearest.map(|(frame, _)| *frame))
-}
 
-/// The function in most of the samples that is in less than nearly all, with its share; of several the outermost.
-fn mostly_in(
-    trace: &Trace,
-    own: &OwnFrames,
-    (of_loop, samples): (&BTreeSet<FrameId>, &[SampleRow]),
-) -> Option<(String, f64)> {
-    let share = |count: usize| count as f64 / samples.len().max(1) as f64;
-    let counts = functions(trace, own, of_loop, samples);
-    let says_something = |frame: &FrameId| !trace.frame_name(*frame).starts_with(V8_BUILTINS);
-    let parts = counts.into_iter().filter(|(frame, (count, _))| {
-        says_something(frame) && (MOSTLY_MIN..COVERS_MIN).contains(&share(*count))
-    });
-    let (frame, (count, _)) = parts.max_by_key(|(_, counts)| *counts)?;
-    Some((trace.frames[frame.index()].function.clone(), share(count)))
+    /// The program's function nearest to the leaf that nearly all samples have on their stack, besides the loop's own; the
+    /// inner `None` if only functions of the language's machine are there, the outer one if no function is on nearly all.
+    fn common(&self, samples: &[SampleRow]) -> Option<Option<FrameId>> {
+        if samples.len() < SAMPLES_MIN {
+            return None;
+        }
+        let covers = |count: usize| count as f64 >= COVERS_MIN * samples.len() as f64;
+        let covering: Counts =
+            self.counts(samples).into_iter().filter(|(_, (count, _))| covers(*count)).collect();
+        let depth = |counts: &(usize, usize)| counts.1 as f64 / counts.0.max(1) as f64;
+        let of_program = covering.iter().filter(|(frame, _)| !self.own.is_of_a_machine(**frame));
+        let nearest = of_program.min_by(|(_, a), (_, b)| depth(a).total_cmp(&depth(b)));
+        (!covering.is_empty()).then(|| nearest.map(|(frame, _)| *frame))
+    }
+
+    /// The function in most of the samples that is in less than nearly all, with its share; of several the outermost.
+    fn mostly_in(&self, samples: &[SampleRow]) -> Option<(String, f64)> {
+        let share = |count: usize| count as f64 / samples.len().max(1) as f64;
+        let names_work = |frame: &FrameId| !self.trace.frame_name(*frame).starts_with(V8_BUILTINS);
+        let parts = self.counts(samples).into_iter().filter(|(frame, (count, _))| {
+            names_work(frame) && (MOSTLY_MIN..COVERS_MIN).contains(&share(*count))
+        });
+        let (frame, (count, _)) = parts.max_by_key(|(_, counts)| *counts)?;
+        Some((self.trace.frames[frame.index()].function.clone(), share(count)))
+    }
 }
