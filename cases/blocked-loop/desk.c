@@ -1,7 +1,7 @@
 /*
- * A server with one event loop. It answers short questions at once, and now and then it is asked for a report, which takes it some
- * 40 ms. While it makes the report nobody else is answered. With FIXED it makes a piece of the report at a time and looks for
- * questions in between. The clients are `desk SOCKET client`, a program of its own.
+ * A server with one event loop. It answers short requests at once. From time to time a client requests a report, which takes the
+ * server some 40 ms: no other client is served until it is done. With FIXED the server makes one piece of the report at a time, and
+ * polls for requests between the pieces. The clients are a program of their own: `desk SOCKET client`.
  */
 #include <poll.h>
 #include <signal.h>
@@ -23,7 +23,7 @@ enum { CLIENTS = 4, ROWS = 100000, ROUNDS = 160, BETWEEN_NS = 500000, BETWEEN_RE
 
 static struct sockaddr_un address = { .sun_family = AF_UNIX };
 static struct pollfd ends[CLIENTS + 1];
-static long questions, wanted;
+static long responses, wanted;
 /* The report that is being made: for whom, the next row, the sum so far. */
 static int reader = -1, row;
 static unsigned sum;
@@ -46,18 +46,18 @@ static void make_report(void)
 	row = 0;
 }
 
-static void answer(int end)
+static void respond(int end)
 {
-	char question;
+	char request;
 
-	if (read(end, &question, 1) != 1)
+	if (read(end, &request, 1) != 1)
 		exit(1);
-	if (question == 'r') {
+	if (request == 'r') {
 		reader = end;
 	} else {
-		questions++;
+		responses++;
 		if (write(end, "a", 1) != 1)
-			perror("answer");
+			perror("response");
 	}
 }
 
@@ -72,31 +72,31 @@ static int serve(void)
 	}
 	for (int i = 0; i < CLIENTS; i++)
 		ends[i] = (struct pollfd){ .fd = accept(listening, NULL, NULL), .events = POLLIN };
-	while (questions < wanted) {
+	while (responses < wanted) {
 		if (poll(ends, CLIENTS, reader < 0 ? -1 : 0) < 0)
 			return 1;
 		for (int i = 0; i < CLIENTS; i++)
 			if (ends[i].revents)
-				answer(ends[i].fd);
+				respond(ends[i].fd);
 		if (reader >= 0)
 			make_report();
 	}
-	printf("progress: %ld answers\n", questions);
+	printf("progress: %ld responses\n", responses);
 	return 0;
 }
 
-/* Asks until it is killed; a server that ended may come back. */
-static int ask(char question, long between_ns)
+/* Sends requests until it is killed; the server may be started again. */
+static int send_requests(char request, long between_ns)
 {
 	struct timespec between = { 0, between_ns };
 
 	signal(SIGPIPE, SIG_IGN);
 	for (;;) {
 		int server = socket(AF_UNIX, SOCK_STREAM, 0);
-		char answer;
+		char response;
 
 		if (connect(server, (struct sockaddr *)&address, sizeof(address)) == 0)
-			while (write(server, &question, 1) == 1 && read(server, &answer, 1) == 1)
+			while (write(server, &request, 1) == 1 && read(server, &response, 1) == 1)
 				nanosleep(&between, NULL);
 		close(server);
 		nanosleep(&between, NULL);
@@ -113,6 +113,6 @@ int main(int argc, char **argv)
 		return serve();
 	for (int i = 1; i < CLIENTS; i++)
 		if (fork() == 0)
-			return ask('q', BETWEEN_NS);
-	return ask('r', BETWEEN_REPORTS_NS);
+			return send_requests('q', BETWEEN_NS);
+	return send_requests('r', BETWEEN_REPORTS_NS);
 }
