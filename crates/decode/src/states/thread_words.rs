@@ -52,6 +52,9 @@ impl ThreadWords {
     /// A process whose threads have other numbers in its own PID namespace may have no number that matches. Its words
     /// are plain only after [`WAITS_MIN`] waits.
     pub(super) fn correct(&self, waits: &mut Waits, threads: &[Thread]) {
+        if self.words.is_empty() {
+            return;
+        }
         let tids: BTreeSet<(ProcessId, u32)> =
             threads.iter().map(|thread| (thread.process, thread.tid)).collect();
         let names_a_thread = |process: ProcessId, values: &Values| {

@@ -18,8 +18,8 @@
 //! period allows CPUs: then the work is spread over the period. A shorter period makes the pauses shorter.
 //!
 //! ## Blind spots
-//! Which of the two limits it was is known only where a quota is. Only throttling of threads that were on a CPU, or came to one, is seen. What the quota is, is looked up about once a second: a process that
-//! is gone before then, or that is moved, had another one.
+//! Which of the two limits it was is known only where a quota is. Only throttling of threads that were on a CPU, or came to
+//! one, is seen. The quota is read about once a second: a process that exits before then, or that is moved, had another one.
 //!
 //! ## References
 //! Linux `Documentation/scheduler/sched-bwc.rst`, `cgroups(7)`. Indeed Engineering: Unthrottled (2019).
@@ -48,6 +48,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         return Ok(Vec::new());
     }
     let quota = quota(scene);
+    let advice = advice(quota.is_some());
     let charge = Charge::of(scene.trace, |slice| slice.state == ThreadState::Throttled);
     let stall = scene.stall(&charge);
     let threads = room::ranked(&stall);
@@ -69,7 +70,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
             time(throttled_ns / charge.count().max(1)),
         )]
         .into_iter()
-        .chain(quota.clone())
+        .chain(quota)
         .collect(),
         cost_ns: throttled_ns,
         gain: scene.gain_whoever_ran(&stall, |_, waited| waited),
@@ -77,7 +78,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         confidence: scene.confidence(Confidence::High),
         evidence: scene
             .longest_of(&charge, |_| "throttled: its CPU time of this period is used up".to_owned()),
-        advice: advice(quota.is_some()),
+        advice,
     };
     Ok(vec![Charged { finding, charge }])
 }

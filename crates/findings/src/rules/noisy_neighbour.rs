@@ -16,8 +16,8 @@
 //! program's own threads are oversubscription's, unless the CPUs would do for all that want to run but for the other program
 //! (and the thread that waits may run on another one: one that is bound waits for its own). Programs whose names
 //! cannot be read (outside of this PID namespace) count as one. A program that wakes the program's threads again and
-//! again by its own calls exchanges messages with it: a database or a client on the same machine. It is reported apart from other programs,
-//! and only as a hint. CPU time of the recorder is in the cost of recording.
+//! again by its own calls exchanges messages with it: a database or a client on the same machine. It is reported apart
+//! from other programs, and only as a hint. CPU time of the recorder is in the cost of recording.
 //!
 //! ## What to do
 //! Move the neighbour (another machine, other CPUs by `taskset` or cpusets), run it at a lower weight, or

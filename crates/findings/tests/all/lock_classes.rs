@@ -106,7 +106,7 @@ fn with_stacks(trace: &mut Trace) {
 }
 
 /// Name, waits and time (ns) of each lock, and the time that threads had nothing to do.
-fn told(trace: &Trace) -> (Vec<(String, u64, u64)>, u64) {
+fn locks_and_idle_ns(trace: &Trace) -> (Vec<(String, u64, u64)>, u64) {
     let roles = Roles::derive(trace, &Descriptors::built_in());
     let locks = locks::derive_with(trace, &roles).into_iter();
     let mut locks: Vec<_> = locks.map(|lock| (lock.name, lock.waits, lock.wait_ns)).collect();
@@ -124,7 +124,7 @@ fn lock(of: &str, waits: u64) -> (String, u64, u64) {
 fn each_class_that_takes_one_has_its_own() {
     let trace = trace(&[&[ORDERS, IDLE, STOCK], &[IDLE, ORDERS_TOO, ORDERS]]);
     let expected = vec![lock("shop.Orders in ", 3), lock("shop.Stock in ", 1)];
-    assert_eq!(told(&trace), (expected, 200));
+    assert_eq!(locks_and_idle_ns(&trace), (expected, 200));
     // The longest waited for has the first number, and every wait the lock that its own stack says.
     let roles = Roles::derive(&trace, &Descriptors::built_in());
     let index = LockIndex::new(&trace, &roles);
@@ -138,12 +138,12 @@ fn each_class_that_takes_one_has_its_own() {
 fn a_lock_that_only_the_library_takes_has_the_librarys_class() {
     let trace = trace(&[&[LIBRARY, ORDERS], &[LIBRARY, IDLE]]);
     let expected = vec![lock("java.util.concurrent.LinkedBlockingQueue in ", 2), lock("shop.Orders in ", 1)];
-    assert_eq!(told(&trace), (expected, 100));
+    assert_eq!(locks_and_idle_ns(&trace), (expected, 100));
 }
 
 #[test]
 fn a_monitor_has_the_class_of_the_method_that_enters_it() {
-    let (locks, _) = told(&trace(&[&[MONITOR, OWN_MONITOR], &[MONITOR, IDLE]]));
+    let (locks, _) = locks_and_idle_ns(&trace(&[&[MONITOR, OWN_MONITOR], &[MONITOR, IDLE]]));
     let names: Vec<&str> = locks.iter().map(|(name, ..)| name.as_str()).collect();
     let expected = [
         "Java monitor of java.security.SecureRandom (in Events) in java",
@@ -155,8 +155,11 @@ fn a_monitor_has_the_class_of_the_method_that_enters_it() {
 #[test]
 fn a_wait_without_a_stack_is_for_what_most_on_its_word_are() {
     let mostly = trace(&[&[ORDERS, ORDERS, ORDERS, STOCK, NONE], &[IDLE, IDLE, IDLE, IDLE, NONE]]);
-    assert_eq!(told(&mostly), (vec![lock("shop.Orders in ", 4), lock("shop.Stock in ", 1)], 500));
+    assert_eq!(
+        locks_and_idle_ns(&mostly),
+        (vec![lock("shop.Orders in ", 4), lock("shop.Stock in ", 1)], 500)
+    );
     // These do not agree, so that nothing is known of the one.
     let either = trace(&[&[ORDERS, ORDERS, IDLE, IDLE, NONE]]);
-    assert_eq!(told(&either), (vec![lock("shop.Orders in ", 2)], 300));
+    assert_eq!(locks_and_idle_ns(&either), (vec![lock("shop.Orders in ", 2)], 300));
 }
