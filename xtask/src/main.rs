@@ -5,6 +5,7 @@ mod licences;
 mod rust_text;
 mod sbom;
 mod tree;
+mod words;
 
 use std::process::ExitCode;
 
@@ -13,6 +14,10 @@ use anyhow::{Result, bail};
 const USAGE: &str = "usage: cargo run -p xtask -- CHORE
 
   tidy       the house rules of CONTRIBUTING.md, over every tracked file
+  words [FOLDER [FORM]]
+             counts of the forms that STYLE.md bans, by folder; with a folder or a file, the places
+  words --ratchet
+             write the counts to xtask/words.txt, which tidy compares
   licences   every dependency has a licence of the allow list
   sbom FILE  what the binary consists of, as CycloneDX";
 
@@ -30,6 +35,7 @@ fn chore() -> Result<ExitCode> {
     let chore = std::env::args().nth(1).unwrap_or_default();
     match chore.as_str() {
         "tidy" => tidy(),
+        "words" => words(),
         "licences" => licences::check(),
         "sbom" => match std::env::args().nth(2) {
             Some(file) => sbom::write(std::path::Path::new(&file)),
@@ -51,4 +57,29 @@ fn tidy() -> Result<ExitCode> {
     }
     println!("tidy: {count} complaints in {} files, {} checks", tree.files.len(), checks::ALL.len());
     Ok(if count == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Prints counts by folder, the places in one folder or file, or writes the ratchet file.
+fn words() -> Result<ExitCode> {
+    let tree = tree::Tree::of_git()?;
+    let hits = words::hits(&tree);
+    let wanted = std::env::args().nth(2);
+    let form = std::env::args().nth(3);
+    match wanted.as_deref() {
+        Some("--ratchet") => {
+            let text = words::ratchet::render(&words::counts(&hits));
+            std::fs::write(tree.top.join(words::ratchet::PATH), text)?;
+        }
+        Some(path) => {
+            let is_wanted = |hit: &&words::Hit| {
+                hit.path.starts_with(path)
+                    && form.as_ref().is_none_or(|form| form == hit.form || form == hit.kind.name())
+            };
+            for hit in hits.iter().filter(is_wanted) {
+                println!("{}:{}: {} {}: {}", hit.path, hit.line, hit.kind.name(), hit.form, hit.text);
+            }
+        }
+        None => print!("{}", words::ratchet::render(&words::counts(&hits))),
+    }
+    Ok(ExitCode::SUCCESS)
 }

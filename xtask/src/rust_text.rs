@@ -21,6 +21,47 @@ pub fn code_only(text: &str) -> String {
     out
 }
 
+/// String literals outside tests, with the line on which each starts. Escapes become spaces or line breaks.
+pub fn shipped_strings(text: &str) -> Vec<(usize, String)> {
+    let shipped = shipped_code(text);
+    let is_shipped: Vec<bool> = shipped.lines().map(|line| !line.trim().is_empty()).collect();
+    let chars: Vec<char> = text.chars().collect();
+    let (mut found, mut at, mut line) = (Vec::new(), 0, 0);
+    while at < chars.len() {
+        let end = literal_or_comment_end(&chars, at).max(at + 1);
+        let literal: String = chars[at..end].iter().collect();
+        let is_string = literal.len() > 1 && literal.ends_with(['"', '#']) && !literal.starts_with('/');
+        if is_string && is_shipped.get(line).copied().unwrap_or(false) {
+            found.push((line + 1, unescaped(&literal)));
+        }
+        line += literal.matches('\n').count();
+        at = end;
+    }
+    found
+}
+
+/// The inside of a literal as a reader sees it, near enough for counting words.
+fn unescaped(literal: &str) -> String {
+    let inside = literal.trim_start_matches('r').trim_matches('#').trim_matches('"');
+    let mut out = String::with_capacity(inside.len());
+    let mut chars = inside.chars();
+    while let Some(c) = chars.next() {
+        match (c, c == '\\') {
+            (_, true) => match chars.next() {
+                Some('n') => out.push('\n'),
+                Some('\n') => {
+                    let rest = chars.as_str().trim_start();
+                    chars = rest.chars();
+                }
+                Some('"') => out.push('"'),
+                _ => out.push(' '),
+            },
+            (c, false) => out.push(c),
+        }
+    }
+    out
+}
+
 /// Where the literal or comment that starts at `at` ends; `at` itself if none starts there.
 fn literal_or_comment_end(chars: &[char], at: usize) -> usize {
     let next = chars.get(at + 1).copied();
@@ -134,6 +175,12 @@ mod tests {
         for kept in ["a(", "d(", "fn i<'a>() {}"] {
             assert!(code.contains(kept), "{kept} not in {code}");
         }
+    }
+
+    #[test]
+    fn strings_are_those_outside_tests() {
+        let text = "fn a() { b(\"one \\\"two\\\" \\\n    three\\nfour\"); }\n#[cfg(test)]\nmod tests {\n    fn c() { d(\"no\") }\n}\n";
+        assert_eq!(shipped_strings(text), [(1, "one \"two\" three\nfour".to_owned())]);
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod registries;
 mod sizes;
 mod titles;
 mod white_space;
+mod words;
 
 use crate::tree::Tree;
 
@@ -58,6 +59,7 @@ pub const ALL: &[Check] = &[
     Check { name: "blobs", run: blobs::check },
     Check { name: "fixtures", run: fixtures::check },
     Check { name: "white-space", run: white_space::check },
+    Check { name: "words", run: words::check },
 ];
 
 /// `needle` stands in `line` as a word of its own: no letter, digit or `_` before it.
@@ -67,7 +69,7 @@ fn mentions(line: &str, needle: &str) -> bool {
 }
 
 /// A file of tests only: a `tests` folder, or the sibling of the module that it tests.
-fn is_test_file(path: &str) -> bool {
+pub(crate) fn is_test_file(path: &str) -> bool {
     path.starts_with("tests/")
         || path.contains("/tests/")
         || path.ends_with("/tests.rs")
