@@ -1,4 +1,4 @@
-//! Why the last to come was late: what it did while others waited for it.
+//! Why the last thread to arrive was late: its states while the other members waited for it.
 
 use std::collections::BTreeMap;
 
@@ -12,32 +12,34 @@ use crate::derive::roles::Roles;
 use crate::derive::samples_of;
 use crate::derive::timelines::Timelines;
 
-/// What the late did while others waited (ns). Sums to the lateness of all meetings whose last is known.
+/// Time by state of the last threads to arrive, while the other members waited (ns). The sum is the lateness
+/// of all rendezvous whose last thread is known.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Causes {
-    /// It ran: the exact time, which `samples` divide.
+    /// Running time, exact. `samples` divide it.
     pub running_ns: u64,
-    /// It waited for a CPU that threads of the program had.
+    /// Runnable while threads of the program occupied the CPU.
     pub own_ns: u64,
-    /// It waited for a CPU that others had, or while others had the CPU to which it would have gone.
+    /// Runnable while other processes occupied the CPU, or occupied another CPU of the program to which the
+    /// thread could have moved.
     pub others_ns: u64,
-    /// It might not run: its group's CPU bandwidth was used up.
+    /// Throttled: the cgroup's CPU bandwidth was used up.
     pub throttled_ns: u64,
-    /// It was on its way to an idle CPU after a wakeup.
+    /// Woken, but not yet running, although the CPU was idle.
     pub woken_late_ns: u64,
-    /// It was blocked, by class.
+    /// Blocked, by class.
     pub blocked_ns: [u64; CLASSES],
     /// Not known.
     pub unknown_ns: u64,
-    /// Who had the CPU that it waited for (ns).
+    /// Time by thread that occupied the CPU while the last thread was runnable (ns).
     pub occupants: BTreeMap<ThreadId, u64>,
     /// Samples while it ran, by class and stack.
     pub samples: BTreeMap<(Class, StackId), u64>,
 }
 
 impl Causes {
-    /// What held a thread up in a stretch of its life: it did not run though it was not done, but for waits for other
-    /// threads' meetings and work, whose cause is elsewhere.
+    /// Time between two moments in which a thread had work left but did not run. Waits for a rendezvous and
+    /// for the work of other threads are left out, because their cause lies in those threads.
     pub(super) fn held_up_between(look: &Look, thread: ThreadId, range: (Timestamp, Timestamp)) -> Causes {
         let held_up = |slice: &Slice| match slice.state {
             ThreadState::Blocked => !is_elsewhere(look.roles.class_of_wait(look.trace, slice)),
@@ -104,12 +106,12 @@ impl Causes {
     }
 }
 
-/// It waited for threads: why those were late is to be asked elsewhere.
+/// Whether a wait of this class is for other threads. The cause of such a wait lies in those threads.
 fn is_elsewhere(class: Class) -> bool {
     matches!(class, Class::JoinWait | Class::WorkWait | Class::Unknown)
 }
 
-/// What is looked at.
+/// The data that the causes are derived from.
 #[derive(Clone, Copy)]
 pub(super) struct Look<'a> {
     pub trace: &'a Trace,
@@ -121,8 +123,8 @@ pub(super) struct Look<'a> {
     pub cpus: u32,
 }
 
-/// When another program had one of the program's CPUs. A thread that queues behind one of its own program meanwhile would
-/// have had that CPU.
+/// Times in which another program occupied one of the program's CPUs. A thread that queued behind a thread of
+/// its own program could have used that CPU.
 #[derive(Default)]
 pub(super) struct Displaced {
     /// Spans in time order, apart from each other, with how long those before took (ns).
@@ -203,7 +205,7 @@ struct Before {
     row: usize,
 }
 
-/// So many rows are passed one by one before the place is searched for.
+/// Rows to step through one by one before a binary search.
 const STEPS_MAX: usize = 32;
 
 impl<'a> Ran<'a> {

@@ -13,8 +13,8 @@ const CHILDREN_MIN: usize = 2;
 /// Threads that are started for one job are started within this part of the shortest one's life.
 const START_SPREAD: f64 = 0.5;
 
-/// Adds a meeting for each group of threads that one thread started together and waited for. Who goes on until it is told
-/// to stop has nothing to be done by then.
+/// Adds a rendezvous for each group of threads that one thread started together and joined. Threads that run
+/// until they receive a stop request are left out, because they have no work left at the join.
 pub fn add(trace: &Trace, endings: &Endings, rendezvous: &mut Rendezvous) {
     let mut children: BTreeMap<ThreadId, Vec<ThreadId>> = BTreeMap::new();
     for id in trace.target_threads() {
@@ -78,7 +78,7 @@ fn add_batch(
     let shortest = batch.iter().map(|id| life(id).1.since(life(id).0).0).min().unwrap_or(0);
     let together = last_start.since(first).0 as f64 <= START_SPREAD * shortest as f64;
     let end = batch.iter().map(|id| life(id).1).max().unwrap_or(first);
-    // The wakeup that a thread's end is comes a little before it is gone.
+    // The wakeup that a thread's end causes precedes the end by a short time.
     let awaited = joins.iter().any(|(from, to)| *from < end && first <= *from && *to > first);
     if batch.len() < CHILDREN_MIN || !together || !awaited {
         return;

@@ -1,8 +1,11 @@
-//! Why the last to come to each stop-the-world pause was late: one cause a pause, the one that took most of the lateness.
+//! Why the last thread arrived late at each stop-the-world pause. Each pause has one cause: the one with the
+//! largest part of the lateness.
 //!
-//! A thread that has nothing to do is woken when it is asked: until then who asks is late, and from then on it was woken
-//! late, whatever its way to a CPU took. What a thread did while it ran is sampled: where no sample fell into the lateness, the last one before it
-//! speaks, since nothing but a poll ends what it was doing.
+//! An idle thread is woken by the request. Up to the wakeup the request is late (`AskedLate`). From the
+//! wakeup until the thread runs, the wakeup is late (`WokenLate`), even if the thread waited for a CPU.
+//!
+//! The cause of running time is sampled. If no sample falls into the lateness, the last sample before it is
+//! used, because only a poll ends the current activity.
 
 use std::collections::BTreeMap;
 
@@ -21,23 +24,23 @@ use crate::derive::services::Faulting;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum LateCause {
-    /// It came as soon as it could see the request.
+    /// Arrived as soon as the thread could see the request.
     Prompt = 0,
-    /// It was ready to run, and others had its CPU.
+    /// Runnable while other threads occupied its CPU.
     NoCpu = 1,
-    /// Its group's CPU bandwidth was used up.
+    /// Throttled: the cgroup's CPU bandwidth was used up.
     Throttled = 2,
-    /// Its CPU was taken away by the hypervisor.
+    /// Steal time: the hypervisor took the CPU away.
     Stolen = 3,
-    /// It slept with nothing to do, or answers for one that does, and had to be woken first.
+    /// Idle, and had to be woken first. Also a thread that answers for an idle one.
     WokenLate = 4,
-    /// It ran, and did not ask whether somebody wants it to stop.
+    /// Ran without polling for stop requests.
     RanOn = 5,
-    /// It ran in the kernel's page fault handler, or waited for a page.
+    /// Ran in the kernel's page fault handler, or waited for a page.
     Faulted = 6,
-    /// It slept in a call, and nobody could answer for it meanwhile.
+    /// Slept in a call, and no other thread could answer for it.
     Slept = 7,
-    /// Who asked took so long to ask this one.
+    /// The requesting thread sent the request to this thread late.
     AskedLate = 8,
     /// Not known.
     #[default]
@@ -48,7 +51,7 @@ pub enum LateCause {
 const CAUSES: usize = 10;
 
 impl LateCause {
-    /// All of them; of two that are equal the first is told.
+    /// All causes. If two have equal time, the first in this order is reported.
     pub const ALL: [LateCause; CAUSES] = [
         LateCause::NoCpu,
         LateCause::Throttled,
@@ -84,26 +87,27 @@ impl LateCause {
 pub struct Late {
     /// Row of [`Rendezvous::meetings`].
     pub meeting: u32,
-    /// What took most of it.
+    /// Cause of the largest part of the lateness.
     pub cause: LateCause,
-    /// How much (ns).
+    /// Time of that cause (ns).
     pub cause_ns: u64,
-    /// Who had the CPU that it waited for, most of the time.
+    /// Thread that occupied the CPU for most of the time in which the last thread waited for it.
     pub occupant: Option<ThreadId>,
-    /// Where in the program it ran or slept; the leaf where no frame is the program's.
+    /// Function of the program in which the last thread ran or slept. The leaf frame if no frame belongs to
+    /// the program.
     pub place: Option<FrameId>,
 }
 
-/// How much one cause took, over all pauses.
+/// Time of one cause, over all pauses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CauseUse {
-    /// Which.
+    /// The cause.
     pub cause: LateCause,
     /// Pauses of which it took the most.
     pub times: u64,
-    /// How much it took of them (ns).
+    /// Total time of the cause in these pauses (ns).
     pub late_ns: u64,
-    /// Who had the CPU that the last waited for in most of them.
+    /// Thread that occupied the last thread's CPU in most of these pauses.
     pub occupant: Option<ThreadId>,
     /// Where the last ran or slept in most of them.
     pub place: Option<FrameId>,
@@ -160,12 +164,13 @@ impl CauseSums {
     }
 }
 
-/// A request is seen at the next poll: so much later (ns) is no lateness.
+/// Maximum lateness of a prompt thread (ns). A thread sees a request only at its next poll.
 const PROMPT_MAX_NS: u64 = 20_000;
-/// Samples so many periods before the lateness may speak for it, if none fell into it.
+/// If no sample falls into the lateness, an earlier sample is used up to this number of sampling periods
+/// before it.
 const PERIODS_BEFORE: u64 = 3;
 
-/// Finds the cause of each stop-the-world pause, by meeting.
+/// Finds the cause of each stop-the-world pause. Sorted like `rendezvous.meetings`.
 pub(super) fn derive(rendezvous: &Rendezvous, look: Look) -> Vec<Late> {
     let is_stop = |meeting: &Meeting| {
         rendezvous.sites.get(meeting.site as usize).is_some_and(|site| site.kind == MeetingKind::StopTheWorld)
@@ -177,7 +182,7 @@ pub(super) fn derive(rendezvous: &Rendezvous, look: Look) -> Vec<Late> {
     stops.filter_map(|(row, meeting)| judge.late(row as u32, meeting)).collect()
 }
 
-/// What the last of a pause did from when to when.
+/// Thread, start and end of a time range of a pause's last thread.
 type Stretch = (ThreadId, Timestamp, Timestamp);
 
 struct Judge<'a> {
@@ -194,7 +199,7 @@ impl<'a> Judge<'a> {
         if late.cause_ns <= PROMPT_MAX_NS {
             return Some(Late { cause: LateCause::Prompt, ..late });
         }
-        // Until it was woken, if it had to be; until it ran; and what it did then.
+        // Three ranges: until the thread was woken (if it slept), until it ran, and from then on.
         let (woken, ran) = self.woken(last, (asked, release)).unwrap_or((asked, asked));
         let (mut until_ran, mut then) = (Causes::default(), Causes::default());
         until_ran.add(&self.look, last, (woken, ran));
@@ -223,7 +228,7 @@ impl<'a> Judge<'a> {
     ) -> Option<(Timestamp, Timestamp)> {
         let trace = self.look.trace;
         let class = |slice: &Slice| self.look.roles.class_of_wait(trace, slice);
-        // Who holds a lock wakes the next as well; it sleeps in a call all the same.
+        // A lock holder wakes the next waiter too, but a lock wait is a sleep in a call.
         let is_idle = |slice: &Slice| {
             slice.state == ThreadState::Blocked
                 && matches!(class(slice), Class::WorkWait | Class::JoinWait | Class::GcWait)
@@ -240,7 +245,7 @@ impl<'a> Judge<'a> {
         Some((wakeup.at, ran.map_or(release, |slice| slice.start)))
     }
 
-    /// The samples that say what it did while it ran.
+    /// Samples of the last thread's activity while it ran.
     fn samples(&self, (last, ran, release): Stretch, since: Timestamp) -> &'a [SampleRow] {
         let trace = self.look.trace;
         let samples = samples_of(trace, last);
@@ -250,7 +255,7 @@ impl<'a> Judge<'a> {
             return &samples[first..behind];
         }
         let earliest = Timestamp(ran.0.saturating_sub(PERIODS_BEFORE * trace.manifest.sample_period_ns));
-        // Of the first pause it is not known what was before.
+        // The start of the work before the first pause is unknown.
         let since = if since < ran { since } else { Timestamp(0) };
         let before = samples[..first].last().filter(|sample| sample.at >= earliest.max(since));
         before.map(std::slice::from_ref).unwrap_or_default()
@@ -277,7 +282,7 @@ impl<'a> Judge<'a> {
         self.faulting.holds(self.look.trace, sample)
     }
 
-    /// Of what the hypervisor took from its slices, the part that falls into the stretch if it is even.
+    /// Steal time within the range (ns). A slice's steal time is assumed to be spread evenly over the slice.
     fn stolen(&self, (last, from, to): Stretch) -> u64 {
         let trace = self.look.trace;
         let first = trace.steals.partition_point(|steal| (steal.thread, steal.slice_start) < (last, from));
@@ -317,7 +322,7 @@ impl<'a> Judge<'a> {
     }
 }
 
-/// What has most; the first of those that have as much.
+/// The key with the largest sum. If several are equal, the first one.
 fn most<T: Copy + Ord>(sums: &BTreeMap<T, u64>) -> Option<T> {
     sums.iter().rev().max_by_key(|(_, sum)| **sum).map(|(what, _)| *what)
 }

@@ -1,13 +1,16 @@
-//! Meetings: threads that wait until the last of them has come. Barriers of every library, the ends of fork and join,
-//! and, from a runtime's spans, stop-the-world pauses have the same shape: asked, arrivals, release.
+//! Rendezvous: points at which threads wait until the last one has arrived. These are barriers of any
+//! library, joins, and stop-the-world pauses from a runtime's spans. All have the same parts: request,
+//! arrivals, release.
 //!
-//! Found without names: a thread wakes all that sleep on one futex word, again and again, and is at other times
-//! among those that sleep there, or the word's protocol is a barrier's. Threads that spin before they sleep, or
-//! only spin, belong to the meeting that their spinning ends with; that is as exact as samples are. A meeting at which two
-//! threads take turns on a condition variable cannot be told from a queue, and is left out.
+//! Barriers are found without symbol names. One thread repeatedly wakes all sleepers of a futex word, and at
+//! other times sleeps there itself. A word whose protocol is a barrier's counts as well.
 //!
-//! `causes.rs` says what the last did, `summary.rs` adds it up for each place of meeting, `lates.rs` names one cause for
-//! each stop-the-world pause. It judges nothing.
+//! Threads that only spin, or spin before they sleep, belong to the rendezvous that ends their spinning.
+//! Their arrival times have the resolution of the samples. Two threads that take turns on a condition
+//! variable look like a queue, and are left out.
+//!
+//! `causes.rs` derives the last thread's activity. `summary.rs` has the sums by site. `lates.rs` names one
+//! cause for each stop-the-world pause.
 
 mod causes;
 mod joins;
@@ -33,7 +36,7 @@ pub use causes::Causes;
 pub use lates::{CauseUse, Late, LateCause};
 pub use summary::{Saved, SiteUse};
 
-/// What kind of meeting it is.
+/// Kind of a rendezvous.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MeetingKind {
     /// All wait for all.
@@ -56,90 +59,93 @@ impl MeetingKind {
     }
 }
 
-/// A place of meeting.
+/// Place in the program where threads rendezvous.
 #[derive(Clone, Debug, Default)]
 pub struct Site {
-    /// What kind.
+    /// Kind of rendezvous.
     pub kind: MeetingKind,
-    /// Whose.
+    /// Process of the members.
     pub process: ProcessId,
-    /// The futex word; 0 where nobody slept, and of joins.
+    /// Address of the futex word. 0 for joins, for stop-the-world pauses, and for barriers at which no thread
+    /// slept.
     pub object: u64,
-    /// The loop in which members spin; none if nobody was seen to.
+    /// Loop in which members spin. `None` if no thread was seen to spin.
     pub spins_in: Option<FrameId>,
-    /// The function of the program that waits here, if stacks tell.
+    /// Function of the program that waits here. `None` if no stack shows it.
     pub waits_in: Option<FrameId>,
-    /// Who waits for the ends; none of barriers.
+    /// The joining thread. `None` for other kinds.
     pub waiter: Option<ThreadId>,
 }
 
-/// One meeting.
+/// One rendezvous: a barrier round, a join or a stop-the-world pause.
 #[derive(Clone, Debug, Default)]
 pub struct Meeting {
     /// Row of [`Rendezvous::sites`].
     pub site: u32,
-    /// When its members last went on from here: since then they work for this meeting.
+    /// Time at which the members left the previous rendezvous here. Since then they work for this one.
     pub since: Timestamp,
     /// When the first came, or when a runtime asked for it.
     pub asked: Timestamp,
-    /// Who asked, where somebody does.
+    /// The requesting thread, if there is one.
     pub leader: Option<ThreadId>,
     /// When the last had come.
     pub release: Timestamp,
-    /// Who came last; none if that cannot be told.
+    /// Last thread to arrive. `None` if unknown.
     pub last: Option<ThreadId>,
     /// Rows of [`Rendezvous::arrivals`], by the time of arrival.
     pub arrivals: Range<usize>,
 }
 
-/// One member's part in a meeting.
+/// One member's part in a rendezvous.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrival {
-    /// Who.
+    /// The member.
     pub thread: ThreadId,
     /// When it was done with its own work.
     pub at: Timestamp,
-    /// When it ran again after the release; the release itself of the last, and of joined threads.
+    /// Time at which the member ran again after the release. Equal to the release for the last thread and for
+    /// joined threads.
     pub resumed: Timestamp,
-    /// It was seen to spin: `at` is as exact as samples are.
+    /// Whether the member was seen to spin. Then `at` has the resolution of the samples.
     pub spun: bool,
 }
 
-/// A member that waited for the last one of a meeting.
+/// A member that waited for the last thread of a rendezvous.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeptWaiting {
-    /// Who.
+    /// The waiting member.
     pub thread: ThreadId,
     /// Row of [`Rendezvous::sites`].
     pub site: u32,
-    /// Since when it waited, and until when: the part that was asked about.
+    /// Start of the wait, cut to the requested range.
     pub from: Timestamp,
-    /// See there.
+    /// End of the wait, cut to the requested range.
     pub to: Timestamp,
 }
 
-/// All meetings of a trace.
+/// All rendezvous of a trace.
 #[derive(Clone, Debug, Default)]
 pub struct Rendezvous {
-    /// Places of meeting.
+    /// Places where threads rendezvous.
     pub sites: Vec<Site>,
     /// By site, then time.
     pub meetings: Vec<Meeting>,
-    /// Of all meetings.
+    /// Arrivals of all rendezvous.
     pub arrivals: Vec<Arrival>,
     /// Each site's sums, the costliest first.
     pub uses: Vec<SiteUse>,
-    /// Why the last of each stop-the-world pause was late, by meeting.
+    /// Why the last thread of each stop-the-world pause was late. Sorted like `meetings`.
     pub lates: Vec<Late>,
 }
 
 impl Rendezvous {
-    /// The members of a meeting, by the time of arrival.
+    /// The members of a rendezvous, by the time of arrival.
     pub fn members(&self, meeting: &Meeting) -> &[Arrival] {
         self.arrivals.get(meeting.arrivals.clone()).unwrap_or_default()
     }
 
-    /// Who waited for `thread` between two moments because it came last, the longest waits first.
+    /// Members that waited for `thread` between two moments because `thread` arrived last. Longest waits
+    /// first.
     pub fn kept_waiting(&self, thread: ThreadId, (from, to): (Timestamp, Timestamp)) -> Vec<KeptWaiting> {
         let late =
             |meeting: &&Meeting| meeting.last == Some(thread) && meeting.release > from && meeting.since < to;
@@ -168,7 +174,7 @@ impl Rendezvous {
         self.sites.get(used.site as usize).is_some_and(|site| site.kind == MeetingKind::Join)
     }
 
-    /// Appends a meeting of a site that is there. `members` may come in any order.
+    /// Appends a rendezvous of a known site. `members` may be in any order.
     pub fn append(&mut self, meeting: Meeting, mut members: Vec<Arrival>) {
         members.sort_by_key(|arrival| (arrival.at, arrival.thread));
         let from = self.arrivals.len();
@@ -176,7 +182,7 @@ impl Rendezvous {
         self.meetings.push(Meeting { arrivals: from..self.arrivals.len(), ..meeting });
     }
 
-    /// Work for a meeting begins where the meeting before it ended, however each was found.
+    /// Moves the start of the work for each rendezvous to the end of the previous one at the same site.
     fn follow_on(&mut self) {
         let mut before: Option<(u32, Timestamp)> = None;
         for meeting in &mut self.meetings {
@@ -187,15 +193,15 @@ impl Rendezvous {
         }
     }
 
-    /// Appends a place of meeting.
+    /// Appends a site and returns its row.
     pub fn append_site(&mut self, site: Site) -> u32 {
         self.sites.push(site);
         (self.sites.len() - 1) as u32
     }
 }
 
-/// Derives all meetings that slices, wakeups and samples show. Threads that `endings` knows to go on until they are told to
-/// stop are no party of the join at which they are told.
+/// Derives all rendezvous from slices, wakeups, samples and spans. Threads that `endings` lists as running
+/// until a stop request are not members of a join.
 pub fn derive(
     trace: &Trace,
     classes: &SampleClasses,

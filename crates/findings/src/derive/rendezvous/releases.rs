@@ -1,4 +1,4 @@
-//! Meetings whose members sleep: one thread wakes all that sleep on a word.
+//! Barriers at which members sleep: one thread wakes all sleepers of a futex word.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,15 +12,16 @@ use crate::derive::roles::Roles;
 
 /// Wakeups of one call follow each other within this (ns): a few microseconds each, more if its thread is interrupted.
 const GAP_MAX_NS: u64 = 200_000;
-/// Fewer meetings may be chance.
+/// Minimum number of releases. Fewer may be chance.
 const MEETINGS_MIN: usize = 3;
-/// At a barrier nobody sleeps on; a few wakeups may be missing.
+/// Minimum share of releases that wake all sleepers. A barrier wakes all of them, but a few wakeups may be
+/// missing from the trace.
 const WHOLE_MIN: f64 = 0.9;
 /// Every member takes part in every release of a barrier. Some are missed: a wakeup is lost, or a thread came so late
 /// that it did not have to sleep. The idle threads of a pool take part only when there is work for them.
 const ATTENDANCE_MIN: f64 = 0.75;
 
-/// Finds them, and those who spun in place of sleeping.
+/// Adds the barriers at which members sleep, with the members that spun instead of sleeping.
 pub fn add(
     (trace, roles): (&Trace, &Roles),
     spinners: &Spinners,
@@ -47,7 +48,7 @@ pub fn add(
 /// All that one thread woke at once.
 struct Release<'a> {
     sleeps: &'a [Sleep],
-    /// Somebody else slept on.
+    /// Whether another thread slept on.
     partial: bool,
 }
 
@@ -63,13 +64,13 @@ impl Release<'_> {
 
 /// Sleeps of one word, cut into releases.
 fn releases(sleeps: &[Sleep]) -> Vec<Release<'_>> {
-    // Who came after a wakeup waits for the next.
+    // A thread that arrives after a wakeup waits for the next one.
     let together = |a: &Sleep, b: &Sleep| {
         a.waker == b.waker && b.woken.since(a.woken).0 <= GAP_MAX_NS && b.from <= a.woken
     };
     let mut releases: Vec<Release> =
         sleeps.chunk_by(together).map(|sleeps| Release { sleeps, partial: false }).collect();
-    // Of all sleeps that end later, the earliest begin.
+    // Earliest start of all sleeps that end later.
     let mut earliest = Timestamp(u64::MAX);
     for release in releases.iter_mut().rev() {
         release.partial = earliest < release.at();
@@ -88,8 +89,9 @@ fn is_complete(trace: &Trace, releases: &[Release]) -> bool {
         && releases.iter().all(|release| is_target(release.waker()))
 }
 
-/// Whether the releases are those of a barrier, by who sleeps and who wakes: a queue's workers are woken by who fills
-/// it, and a turn is handed from one to one. At a barrier everybody is last at times, and wakes all others.
+/// Whether the releases have the wakeup pattern of a barrier. A queue's workers are woken by its producer,
+/// and a turn is passed from thread to thread. At a barrier each member is last at times and then wakes all
+/// others.
 fn wakes_like_a_barrier(releases: &[Release]) -> bool {
     let sleepers: BTreeSet<ThreadId> =
         releases.iter().flat_map(|release| release.sleeps).map(|sleep| sleep.thread).collect();
@@ -138,7 +140,7 @@ fn add_site(
     let place = spins_in(releases, spinners, trace.start());
     if let Some(known) = rendezvous.sites.get_mut(site as usize) {
         known.spins_in = place;
-        // Who never spins long enough to sleep is known by the loop alone.
+        // A member that never spins long enough to sleep is known only by the loop.
         members.extend(place.into_iter().flat_map(|place| spinners.in_loop(trace, (known.process, place))));
     }
     let mut since = trace.start();
@@ -166,7 +168,7 @@ fn spins_in(releases: &[Release], spinners: &Spinners, start: Timestamp) -> Opti
     loops.into_iter().max_by_key(|(place, times)| (*times, std::cmp::Reverse(*place))).map(|(place, _)| place)
 }
 
-/// Who slept, who spun, and who woke them.
+/// Arrivals of the sleepers, the spinners and the waker.
 fn arrivals(
     release: &Release,
     (spinners, since): (&Spinners, Timestamp),

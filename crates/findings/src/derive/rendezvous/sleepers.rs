@@ -16,11 +16,11 @@ pub struct Sleep {
     pub word: u32,
     /// When it was woken.
     pub woken: Timestamp,
-    /// By whom.
+    /// Thread that woke the sleeper.
     pub waker: ThreadId,
-    /// Who slept.
+    /// The sleeper.
     pub thread: ThreadId,
-    /// Since when.
+    /// Start of the sleep.
     pub from: Timestamp,
     /// When it ran again.
     pub resumed: Timestamp,
@@ -72,7 +72,8 @@ fn words(trace: &Trace, roles: &Roles) -> BTreeMap<(ProcessId, u64), bool> {
     let mut reasons: BTreeMap<(ProcessId, u64), BTreeSet<WaitReason>> = BTreeMap::new();
     for (id, wait) in trace.waits.iter().enumerate() {
         if wait.object_kind == ObjectKind::Futex && wait.object != 0 {
-            // A lock whose threads wait each on a word of its own may be handed round in one order: the word alone looks like two that meet.
+            // If each waiter of a lock has a futex word of its own, the lock may be passed on in one fixed
+            // order. A single word then looks like a rendezvous of two threads.
             let is_lock = roles.lock(trace, WaitId(id as u32)).is_some();
             let reason = if is_lock { WaitReason::Lock } else { wait.reason };
             reasons.entry((wait.process, wait.object)).or_default().insert(reason);

@@ -1,4 +1,4 @@
-//! Threads that spin until a meeting is complete: rows of samples in one loop.
+//! Threads that spin until a barrier is complete: consecutive samples in one loop.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,9 +15,9 @@ use crate::derive::spin::{Functions, user_leaf};
 /// A thread spins in one loop for a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spun {
-    /// Who.
+    /// The spinning thread.
     pub thread: ThreadId,
-    /// In which loop: a frame that stands for its function.
+    /// The loop: a frame that represents its function.
     pub place: FrameId,
     /// With which stack, at first.
     pub stack: StackId,
@@ -25,7 +25,7 @@ pub struct Spun {
     pub from: Timestamp,
     /// Until when: half a period behind the last.
     pub to: Timestamp,
-    /// How many samples say so.
+    /// Number of samples.
     pub samples: u64,
 }
 
@@ -38,9 +38,10 @@ pub struct Spinners {
 
 /// Shorter spinning may be that of a lock, and its bounds are vague.
 const SAMPLES_MIN: u64 = 3;
-/// Fewer meetings may be chance.
+/// Minimum number of barrier rounds. Fewer may be chance.
 const MEETINGS_MIN: usize = 3;
-/// While threads spin at a barrier another works; while they spin for a lock whose holder has no CPU, nobody does.
+/// Minimum share of rounds in which another member runs. While threads spin at a barrier, a member works.
+/// While they spin for a lock whose holder is not running, none does.
 const WORKED_MIN: f64 = 0.5;
 
 impl Spinners {
@@ -96,8 +97,8 @@ impl Spinners {
     }
 }
 
-/// Adds meetings at which nobody slept: threads spin in one loop, others of those who ever do so work meanwhile, and the
-/// spinning ends for all at once.
+/// Adds barriers at which no thread slept. The threads spin in one loop while other threads that also spin
+/// there at times do work. The spinning ends for all of them at once.
 pub fn add(trace: &Trace, spinners: &Spinners, (places, rendezvous): (&mut Places, &mut Rendezvous)) {
     let mut taken: BTreeMap<ThreadId, Vec<(Timestamp, Timestamp)>> = BTreeMap::new();
     for meeting in &rendezvous.meetings {
@@ -154,7 +155,7 @@ fn add_loop(
     }
 }
 
-/// Adds the meeting that a group's spinning ended with; gives its release.
+/// Adds the barrier round that ended a group's spinning. Returns its release.
 fn add_meeting(
     rendezvous: &mut Rendezvous,
     (site, since): (u32, Timestamp),

@@ -1,10 +1,15 @@
-//! Stop-the-world pauses, from a runtime's spans: one thread asks, and each comes to the barrier when it has seen that.
+//! Stop-the-world pauses, from a runtime's spans. One thread requests the pause, and each thread arrives at
+//! the barrier after it sees the request.
 //!
-//! Told by OCaml 5: the leader's span (`stw_leader`) begins when it asks, everybody's span at the barrier
-//! (`stw_api_barrier`) when it has come. Before 5.3 the leader has no such span: it is there when it asks. Imported
-//! logs of GHC and HotSpot tell as much in their own words; HotSpot names those threads alone that it had to wait for.
-//! Spans by probes say by their kind what they are in a pause: one that stops all, within it one of waiting until all have
-//! stopped, and those of the threads that have. Who comes when all have stopped was not waited for.
+//! - OCaml 5: the leader's span (`stw_leader`) begins with the request. Each thread's span at the barrier
+//!   (`stw_api_barrier`) begins with its arrival. Before OCaml 5.3 the leader has no barrier span, so it
+//!   counts as arrived at the request.
+//! - GHC and HotSpot: imported logs contain the same under other names. HotSpot lists only threads that the
+//!   pause had to wait for.
+//! - Spans from probes: the span's kind names its part in the pause. One span stops all threads. A span
+//!   within it waits until all have stopped. Each stopped thread has its own span.
+//!
+//! A thread that arrives after all threads have stopped did not delay the pause.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +21,8 @@ use super::{Arrival, Meeting, MeetingKind, Rendezvous, Site};
 use crate::derive::gc::covers;
 use crate::derive::phases::{self, Phase};
 
-/// Adds the pauses of each process, and takes away the meetings that are these pauses seen from their futex words.
+/// Adds the pauses of each process. Removes the barriers that are the same pauses, found by their futex
+/// words.
 pub fn add(trace: &Trace, rendezvous: &mut Rendezvous) {
     let mut processes: BTreeMap<ProcessId, (Vec<Leader>, Vec<SpanRow>)> = BTreeMap::new();
     for span in trace.spans.rows() {
@@ -44,11 +50,11 @@ pub fn add(trace: &Trace, rendezvous: &mut Rendezvous) {
     }
 }
 
-/// What a span is in a pause.
+/// Part of a span in a pause.
 enum Part {
-    /// It begins when its thread asks all others to stop.
+    /// The span begins when its thread requests the pause.
     Asks,
-    /// It begins when its thread has stopped.
+    /// The span begins when its thread has stopped.
     Comes,
 }
 
@@ -73,15 +79,15 @@ impl Part {
     }
 }
 
-/// Who asks.
+/// Span of the thread that requests the pause.
 #[derive(Clone, Copy)]
 struct Leader {
     span: SpanRow,
-    /// When it knew that all had stopped, where that is told; later ones were not waited for.
+    /// Time at which all threads had stopped, if recorded. The pause did not wait for later arrivals.
     all_stopped: Option<Timestamp>,
 }
 
-/// Of a span that stops all: the end of the wait within it.
+/// End of the wait within a span that stops all threads. `None` for other spans.
 fn all_stopped(trace: &Trace, leader: &SpanRow) -> Option<Timestamp> {
     let kind = |span: &SpanRow| trace.told_name(span.name).kind;
     if kind(leader) != SpanKind::StopsAll {
@@ -107,21 +113,22 @@ fn add_process(site: u32, leaders: &[Leader], barriers: &[SpanRow], rendezvous: 
         rest = behind;
         let waited_for = |span: &&SpanRow| all_stopped.is_none_or(|all_stopped| span.start <= all_stopped);
         let mut arrivals: Vec<Arrival> = own.iter().filter(waited_for).map(arrival).collect();
-        // One thread comes to a pause's first barrier once; later ones within it are others.
+        // A thread arrives at a pause's first barrier once. Later arrivals within the pause are at other
+        // barriers.
         let mut seen = BTreeSet::new();
         arrivals.retain(|arrival| seen.insert(arrival.thread));
         if !seen.contains(&leader.thread) && !arrivals.is_empty() {
             let (thread, at) = (leader.thread, leader.start);
             arrivals.push(Arrival { thread, at, resumed: leader.start, spun: false });
         }
-        // Of two that came at one moment, who goes on first did not wait for the other.
+        // If two threads arrived at the same time, the one that resumed first did not wait for the other.
         let lateness = |arrival: &&Arrival| (arrival.at, Reverse(arrival.resumed), arrival.thread);
         let Some(last) = arrivals.iter().max_by_key(lateness).copied() else { continue };
         if arrivals.len() < 2 {
             continue;
         }
         for arrival in &mut arrivals {
-            // Where the stop lasts on, nobody waits for being released.
+            // If the pause goes on after the last arrival, no thread waits for a release.
             arrival.resumed = if all_stopped.is_some() { last.at } else { arrival.resumed.max(last.at) };
         }
         let meeting = Meeting {
@@ -142,7 +149,7 @@ fn arrival(span: &SpanRow) -> Arrival {
     Arrival { thread: span.thread, at: span.start, resumed: span.end, spun: false }
 }
 
-/// Barriers at which somebody waits within a collector's span are the collector's own.
+/// Removes a collector's own barriers: a member waits at them within a collector's span.
 fn forget_their_words(trace: &Trace, rendezvous: &mut Rendezvous) {
     let mut courses: BTreeMap<ThreadId, Vec<Phase>> = BTreeMap::new();
     let arrivals = &rendezvous.arrivals;

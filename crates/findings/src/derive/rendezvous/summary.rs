@@ -1,4 +1,4 @@
-//! What the meetings at one place cost, who came last how often, and why.
+//! Cost of all rendezvous at one site, how often each thread arrived last, and why.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -10,54 +10,59 @@ use super::{Arrival, Meeting, MeetingKind, Rendezvous, Site};
 use crate::derive::class::Class;
 use crate::derive::own_places::{OwnFrames, Places};
 
-/// The sums of one place of meeting.
+/// The sums of one site.
 #[derive(Clone, Debug, Default)]
 pub struct SiteUse {
     /// Row of [`Rendezvous::sites`].
     pub site: u32,
     /// For people.
     pub name: String,
-    /// Meetings.
+    /// Number of rendezvous.
     pub meetings: u64,
-    /// Who took part, by id.
+    /// Members, by id.
     pub members: Vec<ThreadId>,
     /// Thread time that members waited for the last of them (ns).
     pub harm_ns: u64,
-    /// The same of one member: of each meeting the mean of those who waited (ns). Who comes seldom makes it no less.
+    /// Wait time per member: the mean over the waiting members, summed over all rendezvous (ns). Members that
+    /// are seldom present do not lower it.
     pub harm_each_ns: u64,
-    /// The part of `harm_ns` that was told by samples, since they spun.
+    /// Part of `harm_ns` that members spent spinning, estimated from samples.
     pub spun_ns: u64,
     /// Thread time between releases and when the others ran again (ns).
     pub resume_ns: u64,
     /// From the first arrival to the last: median, 99th percentile and longest (ns).
     pub lateness_ns: [u64; 3],
-    /// Who came last: thread, how often, and what the others waited for it (ns); the worst first.
+    /// Last threads to arrive: thread, number of times, and wait time of the other members (ns). Largest wait
+    /// time first.
     pub by_last: Vec<(ThreadId, u64, u64)>,
-    /// What the last did while others waited.
+    /// States of the last thread while the other members waited.
     pub causes: Causes,
-    /// Where the program was while the last ran and others waited: function, samples; the most first.
+    /// Functions in which the last thread ran while the other members waited, with samples. Most samples
+    /// first.
     pub late_at: Vec<(String, u64)>,
-    /// Each member's running time for these meetings, spinning left out as samples tell (ns); the most first.
+    /// Each member's running time for these rendezvous, without spinning as estimated from samples (ns).
+    /// Longest first.
     pub work: Vec<(ThreadId, u64)>,
-    /// Running time of whoever came last, and of a member on average, for all meetings in which both can be told (ns).
+    /// Running time of the last thread to arrive and of an average member. Summed over the rendezvous in
+    /// which both are known (ns).
     pub last_work_ns: u64,
-    /// See `last_work_ns`.
+    /// Running time of an average member, like `last_work_ns`.
     pub mean_work_ns: u64,
-    /// Meetings in which both can be told.
+    /// Number of rendezvous in which both are known.
     pub compared: u64,
-    /// Time in which whoever came last did not run on its way though it was not done (ns) ...
+    /// Time in which the last thread to arrive did not run although it had work left (ns).
     pub held_up_ns: u64,
-    /// ... and the part of it in which other programs had its CPU (ns).
+    /// Part of `held_up_ns` in which other programs occupied the thread's CPU (ns).
     pub strangers_ns: u64,
-    /// What even shares of work would save.
+    /// Estimated saving if all members had equal shares of the work.
     pub imbalance: Saved,
-    /// What it would save if the last had never had to wait on its way.
+    /// Estimated saving if the last thread had never been held up before its arrival.
     pub straggle: Saved,
-    /// The costliest meetings: row of [`Rendezvous::meetings`] and harm (ns).
+    /// The most expensive rendezvous: row of [`Rendezvous::meetings`] and wait time (ns).
     pub worst: Vec<(usize, u64)>,
 }
 
-/// Wall time that a change at one place of meeting would save (ns), as an interval.
+/// Estimated wall time saved by a change at one site (ns), as an interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Saved {
     /// Lower end.
@@ -68,9 +73,10 @@ pub struct Saved {
 
 /// Rows in [`SiteUse::worst`] and [`SiteUse::late_at`].
 const WORST_MAX: usize = 10;
-/// A thread that waits for other things more than it runs is no worker whose share could be greater.
+/// Maximum share of time for which a worker is blocked. A thread that waits more than it runs is not a worker
+/// whose share could grow.
 const BLOCKED_MAX: f64 = 0.5;
-/// Nor is one that does less than this part of what the busiest does.
+/// Minimum running time of a worker, as a share of the busiest member's.
 const FAIR_PART: f64 = 0.02;
 
 /// Sums up every site, the costliest first.
@@ -104,7 +110,7 @@ struct Sums {
 }
 
 impl SiteUse {
-    /// What held up those who came last was mostly other programs.
+    /// Whether the last threads to arrive were held up mostly by other programs.
     pub fn is_strangers(&self) -> bool {
         2 * self.strangers_ns > self.held_up_ns
     }
