@@ -1,15 +1,16 @@
-//! What happens in the same moment, for all that a recording tells: in a replay it may come in another order, and whoever
-//! takes a CPU for that changes all that follows.
+//! Events that the recording cannot order. In a replay they may come in another order. A thread that then
+//! takes a CPU first would change everything after it.
 
 use std::cmp::Reverse;
 
 use super::engine::{Engine, Grants};
 
-/// What is apart by no more than that may come in another order in a replay (ns).
+/// Events at most this far apart may come in another order in a replay (ns).
 const AT_ONCE_NS: u64 = 1_000;
 
 impl Engine<'_> {
-    /// Takes the first who want a CPU out of their queue. Who came before it in the recording, and is all but there, is let in.
+    /// Takes the first runnable thread out of the queue. Threads that came before it in the recording and
+    /// become runnable within [`AT_ONCE_NS`] are let in first.
     pub(super) fn first_ready(&mut self) -> Option<u32> {
         while let Some(Reverse((rank, _))) = self.ready.peek().copied()
             && self.grants == Grants::Recorded
@@ -28,7 +29,7 @@ impl Engine<'_> {
         self.ready.pop().map(|Reverse((_, who))| who)
     }
 
-    /// Whose delay has all but passed, and comes before that rank.
+    /// A thread whose delay ends within [`AT_ONCE_NS`] and whose next step was recorded before `rank`.
     fn almost_ready(&mut self, rank: u64) -> Option<u32> {
         while let Some(Reverse((idle_ns, who))) = self.lags.peek().copied()
             && idle_ns <= self.idle_ns.saturating_add(AT_ONCE_NS)
@@ -41,7 +42,7 @@ impl Engine<'_> {
         None
     }
 
-    /// Who has all but been away for as long as it was, and comes before that rank.
+    /// A thread whose absence ends within [`AT_ONCE_NS`] and whose next step was recorded before `rank`.
     fn almost_due(&mut self, rank: u64) -> Option<u32> {
         while let Some(Reverse((at, who))) = self.due.peek().copied()
             && at <= self.now.saturating_add(AT_ONCE_NS)

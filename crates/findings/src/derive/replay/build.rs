@@ -19,14 +19,14 @@ use crate::derive::locks::LockIndex;
 use crate::derive::roles::Roles;
 use crate::derive::timelines::Timelines;
 
-/// What a model is made of.
+/// Input for a model.
 #[derive(Clone, Copy)]
 pub struct Facts<'a> {
-    /// What was recorded.
+    /// The recording.
     pub trace: &'a Trace,
-    /// What each CPU ran.
+    /// Occupation of each CPU.
     pub timelines: &'a Timelines,
-    /// What code and threads of runtimes are for.
+    /// Roles of a runtime's code and threads.
     pub roles: &'a Roles,
     /// The locks, by number.
     pub locks: &'a LockIndex,
@@ -34,17 +34,18 @@ pub struct Facts<'a> {
     pub cpus: u32,
 }
 
-/// Waits at a barrier that one thread ends within so long of each other are one meeting.
+/// Waits at a barrier that one thread ends within this time of each other belong to one round (ns).
 const MEETING_NS: u64 = 1_000_000;
 
-/// Time slice where nobody was ever preempted: what current kernels give (ns).
+/// Time slice if no thread was preempted in the recording (ns). The value is the one of current kernels.
 const QUANTUM_NS: u64 = 3_000_000;
 
 /// A thread that waits for a CPU as long as this (ns) while one was idle for this part of it may not go there.
 const BOUND_MIN_NS: u64 = 4_000_000;
 const BOUND_IDLE_MIN: f64 = 0.1;
 
-/// Who is not given a CPU for so many rounds of time slices counts for less than those who are.
+/// A wait for a CPU of at least this number of rounds of time slices is not due to a lack of CPUs. The thread
+/// has a lower priority.
 const STARVED_ROUNDS: u64 = 10;
 
 /// Steps hold lengths of 32 bits.
@@ -58,8 +59,8 @@ enum End {
     Meeting(u32),
 }
 
-/// How a wait ends, and how long after that the thread was still on its way to a queue (ns): who wakes another asks its
-/// CPU to queue it, and an idle CPU takes its time to hear that.
+/// End of a wait, and the time from the wakeup until the thread was queued (ns). The waker asks the target
+/// CPU to queue the thread, and an idle CPU needs time to react.
 #[derive(Clone, Copy, Debug)]
 struct Ended {
     row: u32,
@@ -67,14 +68,14 @@ struct Ended {
     transit_ns: u64,
 }
 
-/// What waits for longer inside the kernel is taken to wait for what the other thread does, not for a lock that it had for a
-/// moment (ns).
+/// Maximum length of a wait for an internal lock of the kernel (ns). A longer wait counts as a wait for the
+/// other thread's work.
 const MOMENT_MAX_NS: u64 = 1_000_000;
 
 /// Something that a running thread does for others.
 type Mark = (ThreadId, u64, Kind, u32);
 
-/// The model of a trace with changes, in which threads end as `endings` says.
+/// Builds the model of a trace with changes. `endings` decides when each thread ends.
 pub fn build(facts: Facts, edit: &Edit, endings: &Endings) -> Model {
     let trace = facts.trace;
     let mut links = Links::new(facts, edit);
@@ -216,16 +217,16 @@ fn others(facts: Facts, edit: &Edit) -> Vec<(u64, u64)> {
     others
 }
 
-/// Who ended whose waits.
+/// Wakeups between threads: which thread ended which wait.
 #[derive(Default)]
 struct Links {
     signals: u32,
     meetings: Vec<u32>,
-    /// Of each thread, by row.
+    /// By thread, then row.
     ends: BTreeMap<ThreadId, Vec<Ended>>,
-    /// By which signal, and when the parent sent it.
+    /// The signal that starts a thread, and when its parent sent it.
     births: BTreeMap<ThreadId, (u32, u64)>,
-    /// How long before the wait that they ended signals were sent (ns).
+    /// Time from sending a signal to the wait that the signal ended (ns).
     leads: BTreeMap<u32, u64>,
     sent: Vec<Mark>,
 }
@@ -263,7 +264,7 @@ impl Links {
                 match facts.locks.of(&slice) {
                     Some(lock) => {
                         links.end(&link, End::Lock(signal, lock));
-                        // Who does not wait for it is not kept by whoever has it, either.
+                        // A thread that does not wait for the lock is not delayed by its holder either.
                         let class = class(facts, &slice);
                         if !edit.drops(row, class, Some(lock)) && !is_for_a_moment(class, &slice) {
                             at_locks.entry(lock).or_default().push((link, signal));
@@ -294,7 +295,8 @@ impl Links {
         self.ends.entry(link.wakee).or_default().push(ended);
     }
 
-    /// Threads that go on until they are told do not go on before; who does until a timer ends has its work to do.
+    /// Lets threads that run until a stop request follow their deciders. A thread that runs until a timer
+    /// ends keeps its own work.
     fn follow(
         &mut self,
         trace: &Trace,
@@ -334,7 +336,7 @@ impl Links {
         }
     }
 
-    /// Waits at one barrier become meetings: whoever comes last, all go on together.
+    /// Turns waits at one barrier into rounds. All members continue together when the last one arrives.
     fn meet(&mut self, trace: &Trace, mut waits: Vec<Link>) {
         waits.sort_by_key(|link| (link.at, link.wakee));
         let mut last: Option<(ThreadId, u64)> = None;
@@ -348,7 +350,7 @@ impl Links {
             }
             let meeting = self.meetings.len() - 1;
             self.meetings[meeting] += 1;
-            // Who falls asleep while it is woken is there before whoever wakes it.
+            // If a thread falls asleep while it is being woken, it arrived before its waker.
             let asleep = link.began.saturating_add(1);
             if let Some((waker, at, ..)) = self.sent.last_mut()
                 && *at < asleep
@@ -361,9 +363,12 @@ impl Links {
         }
     }
 
-    /// From when on who released a lock to a waiter had it: known is only that it did when the waiter came. Who was given a lock by
-    /// one waiter and releases it to another is taken to have had it all the while, but for a lock of the kernel: that is let go
-    /// before a thread goes on, so who comes later meets another holding.
+    /// When each releaser of a lock took it. The trace only shows that the releaser held the lock when the
+    /// waiter arrived. A thread that got the lock from one waiter and releases it to another is assumed to
+    /// have held it in between.
+    ///
+    /// A kernel lock is different: it is released before its thread continues. A later waiter therefore waits
+    /// for another critical section.
     fn hold(&mut self, (lock, is_kernels): (u32, bool), mut waits: Vec<(Link, u32)>) {
         let is_let_go = |next: &Link, since: u64| is_kernels && next.began > since;
         waits.sort_by_key(|(link, _)| (link.at, link.wakee));
@@ -375,7 +380,8 @@ impl Links {
             }
             self.sent.push((link.waker, link.at, Kind::Give, lock));
             (owner, since) = (Some(link.wakee), link.at);
-            // An heir whom nobody waited for has let it go at some time; the earliest is right after it got it.
+            // If no thread waited for a lock's next holder, its release time is unknown. The earliest
+            // possible time is right after the acquisition.
             let next = waits.get(index + 1).map(|(next, _)| next);
             if next.is_none_or(|next| next.waker != link.wakee || is_let_go(next, link.at)) {
                 self.sent.push((link.wakee, link.at, Kind::Give, lock));
@@ -383,7 +389,7 @@ impl Links {
         }
     }
 
-    /// What each thread does for others, by thread, then time.
+    /// Steps of each thread that affect other threads, by thread, then time.
     fn marks(&mut self, trace: &Trace) -> Vec<Mark> {
         let mut marks = std::mem::take(&mut self.sent);
         for (thread, at, kind, _) in &mut marks {
@@ -391,20 +397,20 @@ impl Links {
                 *at = ran_at(trace, *thread, *at);
             }
         }
-        // At one moment: first what is taken, then what is told, then what is let go.
+        // Order at the same time: first take, then signal, then give.
         marks.sort_by_key(|(thread, at, kind, arg)| (*thread, *at, *kind != Kind::Take, *arg));
         marks
     }
 }
 
-/// When a thread ran that did something at that moment: then, or just before or after. The moment of a switch is the
-/// kernel's, that of what it did may be the tracepoint's, which comes later: what was done before a wait must not come
-/// behind it, where others wait for it.
+/// Time at which a thread ran, closest to a moment at which it acted. The kernel timestamps the switch, but a
+/// tracepoint may timestamp the action later. An action before a wait must not come after the wait, because
+/// other threads wait for it.
 fn ran_at(trace: &Trace, thread: ThreadId, at: u64) -> u64 {
     let runs = |row: &usize| trace.slices.at(thread, *row).state == ThreadState::Running;
     let rows = trace.slices.rows(thread);
     let Some(row) = trace.slices.covering(thread, Timestamp(at)) else {
-        // The kernel tells others of a thread's end when it has left its CPU for good.
+        // The kernel signals a thread's end after the thread has left its CPU for the last time.
         let last = rows.rev().find(runs).map(|row| trace.slices.at(thread, row).end.0);
         return last.filter(|last| *last < at).unwrap_or(at);
     };
@@ -448,33 +454,33 @@ struct Writer<'a> {
     edit: &'a Edit,
     idle: &'a Idle,
     steps: &'a mut Vec<Step>,
-    /// Parties of each meeting.
+    /// Number of members of each barrier round.
     meetings: &'a mut [u32],
     marks: &'a [Mark],
     ends: &'a [Ended],
-    /// Its waits that a clock ended (by row), and would not have if that signal had come.
+    /// Waits that ended by timeout (by row), with the signal that would have ended each of them.
     naps: BTreeMap<usize, u32>,
-    /// Until then its sleeps are there for others to work.
+    /// Until this time the thread sleeps only to let other threads work.
     sleeps_for: Option<Timestamp>,
     /// How long it takes until each thread of the program has had a CPU for a time slice.
     round_ns: u64,
     sums: Sums,
 }
 
-/// What adds up while a thread's steps are written.
+/// Sums that accumulate while a thread's steps are written.
 #[derive(Clone, Copy, Default)]
 struct Sums {
     last_run: u64,
     taken_ns: u64,
     cut_ns: u64,
-    /// Waits for a CPU of runs that are cut: who runs less is sent away less often.
+    /// Waits for a CPU after runs that are cut (ns). A thread that runs less is preempted less often.
     queued_ns: u64,
     /// The run before was cut.
     is_cut: bool,
     work_ns: u64,
     /// The wait before was left out: so is being woken from it.
     is_dropped: bool,
-    /// Whoever is woken from the wait before has a CPU at once.
+    /// Whether the thread runs at once after the wakeup from the previous wait.
     is_at_once: bool,
 }
 
@@ -512,7 +518,7 @@ impl Writer<'_> {
                 _ => self.lasts((Kind::Away, Class::Unknown), slice.start.0, slice.duration().0),
             }
         }
-        // What it was seen to do when it did not run.
+        // Actions recorded while the thread did not run.
         for (_, at, kind, arg) in std::mem::take(&mut self.marks) {
             self.push((*kind, Class::Useful), *arg, *at);
         }
@@ -544,13 +550,14 @@ impl Writer<'_> {
         self.lasts((Kind::Run, Class::Useful), from, ns);
     }
 
-    /// What comes next is that it has lost its CPU.
+    /// Whether the slice in that row shows that the thread lost its CPU.
     fn loses_cpu(&self, thread: ThreadId, row: usize) -> bool {
         let state = self.facts.trace.slices.at(thread, row).state;
         matches!(state, ThreadState::Preempted | ThreadState::Yielded)
     }
 
-    /// That wait for a CPU is not for want of one: affinity or priority kept the thread from it. It goes on when it did.
+    /// Whether a wait for a CPU has another cause than a lack of CPUs, such as affinity or priority. The
+    /// thread then continues when it did in the recording.
     fn is_bound(&self, slice: &Slice, idle_ns: u64) -> bool {
         let ns = slice.duration().0;
         let is_passed = ns >= BOUND_MIN_NS && idle_ns as f64 >= BOUND_IDLE_MIN * ns as f64;
@@ -606,7 +613,7 @@ impl Writer<'_> {
         if self.edit.drops(row, class, lock) {
             self.sums.is_dropped = true;
             self.sums.taken_ns += slice.duration().0;
-            // Who does not wait there is no party: the others do not wait for it, either.
+            // A thread that does not wait at the barrier is not a member. The others do not wait for it.
             if let Some(End::Meeting(meeting)) = end {
                 self.meetings[meeting as usize] -= 1;
             }
@@ -666,8 +673,9 @@ impl Writer<'_> {
     }
 }
 
-/// Something inside the kernel (`mmap_lock`, too) was taken by another thread for a moment. That lasts as long as it did: in another
-/// order of events the two need not meet, and whoever was tied to the other's next step would wait for all that comes before it.
+/// Whether a wait is for a short internal lock of the kernel (including `mmap_lock`). It lasts as long as
+/// recorded. In another order of events the two threads need not conflict. If the wait were tied to the other
+/// thread's next step, it would last until all earlier steps of that thread were done.
 fn is_for_a_moment(class: Class, slice: &Slice) -> bool {
     matches!(class, Class::FaultWait | Class::KernelWait) && slice.duration().0 <= MOMENT_MAX_NS
 }

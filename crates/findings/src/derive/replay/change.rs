@@ -1,4 +1,4 @@
-//! What is changed in a replay.
+//! Changes that a replay applies to the recording.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,27 +13,30 @@ use crate::derive::roles::Roles;
 /// One change.
 #[derive(Clone, Debug)]
 pub enum Change {
-    /// Nobody waits for the lock of that number (as in `occupancy.locks`): what it guards runs side by side.
+    /// No thread waits for the lock with this number (as in `occupancy.locks`). Its critical sections run in
+    /// parallel.
     WithoutLock(u32),
-    /// Waits of that class take no time; a class of running time is not run at all; no class of a queue has one.
+    /// Waits of this class take no time. For a class of running time: its work is not run. For the run queue:
+    /// no thread waits for a CPU.
     WithoutClass(Class),
-    /// These slices take no time, whether threads wait in them or run.
+    /// The charged slices take no time. They may be waits or running time.
     WithoutSlices(Charge),
-    /// The same of waits for a CPU, whose threads keep theirs: what ran there instead does not run then.
+    /// The charged waits for a CPU take no time. The threads keep their CPU, so the work that ran there
+    /// instead does not run then.
     KeptCpus(Charge),
-    /// Whoever waits in these slices runs, and keeps its CPU, the moment that it is woken.
+    /// Threads that wait in these slices run at the moment of their wakeup, and keep their CPU.
     AtOnce(Charge),
-    /// Running time is as much shorter as samples say.
+    /// Running time is shortened by the share that samples show.
     Ran(Arc<Speed>),
-    /// A function takes so many times less time, with its callees.
+    /// A function takes less time by this factor, with its callees.
     Faster(String, f64),
-    /// The program may use so many CPUs.
+    /// The program may use this number of CPUs.
     Cpus(u32),
-    /// Nobody takes a CPU from a running thread: no time slices, no other programs.
+    /// Running threads are not preempted: no time slices, no other programs.
     NoPreempt,
     /// Other programs use no CPU.
     WithoutOthers,
-    /// Nor does the kernel on threads of its own, which do what the program asked for.
+    /// Kernel threads use no CPU. They do work that the program requested.
     WithoutKernelThreads,
 }
 
@@ -51,7 +54,7 @@ pub struct Edit {
     pub(super) without_others: bool,
     pub(super) without_kernel_threads: bool,
     pub(super) queueless: bool,
-    /// Other programs have what they had, though nobody queued for it.
+    /// Whether other programs keep the CPU time that they had while no thread of the program queued.
     pub(super) strangers_stay: bool,
 }
 
@@ -77,7 +80,7 @@ impl Edit {
         self.slices.iter().chain(&self.kept_cpus).any(|charge| charge.has(row))
     }
 
-    /// Whether whoever waits in that slice runs the moment that it is woken.
+    /// Whether the thread that waits in this slice runs at the moment of its wakeup.
     pub(super) fn is_at_once(&self, row: usize) -> bool {
         self.at_once.iter().any(|charge| charge.has(row))
     }
@@ -97,7 +100,8 @@ impl Edit {
         (own as u64, (work - own) as u64)
     }
 
-    /// What is changed is only what threads themselves do or wait for: that is all that can be saved.
+    /// Whether the changes only affect the program's own work and waits. Then the saving is limited to the
+    /// time that they take away.
     pub(super) fn only_takes(&self) -> bool {
         let others = self.without_others || self.without_kernel_threads;
         self.cpus.is_none() && !self.no_preempt && !self.queueless && !others

@@ -1,14 +1,17 @@
-//! Threads that go on until they are told to stop, and what decides when that is.
+//! Threads that run until a stop request, and what decides when the request comes.
 //!
-//! A replay takes what a thread does for work that must be done. But a cleaner, a monitor or a hog loops until the
-//! thread that made it sets a flag and waits for its end: how much it does follows from how long the run takes. And where
-//! that thread merely slept in the meantime, the run takes as long as the timer says, whatever is changed; what changes is
-//! the work that is done until then.
+//! A replay treats a thread's work as fixed. But a cleaner, a monitor or a hog loops until its parent sets a
+//! flag and joins it. Its amount of work follows from the length of the run. If the parent only sleeps until
+//! then, the run takes as long as the timer, whatever is changed. A change then affects the work done until
+//! the timer ends.
 //!
-//! A flag in memory is not in a trace. What tells such a thread is that it ends within a round of its own after its maker
-//! began to wait for threads to end; that nothing but locks ties it to other threads (who is fed by others, or has others
-//! wait for what it does, has work to do); and that it does not do the same work as whoever is waited for: threads that share
-//! one job end together because its parts are even.
+//! A trace does not contain a flag in memory. Three properties identify such a thread:
+//!
+//! - It ends within one of its own rounds after its parent began to join threads.
+//! - Only locks tie it to other threads. A thread that gets work from others, or on whose results others
+//!   wait, has fixed work.
+//! - It does not do the same work as the threads that its parent joins. Threads that share one job end
+//!   together because its parts are equal.
 
 use std::collections::BTreeMap;
 
@@ -22,49 +25,53 @@ use super::steps::Follower;
 use crate::derive::class::Class;
 use crate::derive::samples_of;
 
-/// Who is told to stop looks for it once a round: it ends within so many of its longest …
+/// A thread checks its stop flag once per round. After the request it ends within this number of its longest
+/// rounds …
 const ROUNDS_MAX: f64 = 1.5;
-/// … if it was seen to go round as often as this, …
+/// … if at least this number of rounds was recorded …
 const ROUNDS_MIN: usize = 4;
-/// … and in this part of its life at the most; who never waits, in this one.
+/// … and within this share of its life. For a thread that never waits, only the second limit applies.
 const TAIL_MAX: f64 = 0.5;
 const TAIL_MAX_ROUNDLESS: f64 = 0.03;
-/// Threads may meet at their begin, and be woken to hear that it is over: what lies in this part of a life is no tie.
+/// Waits within this share of a thread's life from its start or end do not tie it to others. Threads may
+/// synchronize at their start, and may be woken for the stop request.
 const EDGE: f64 = 0.05;
 /// A maker that sleeps for this part of a thread's life has a timer decide.
 const TIMED_MIN: f64 = 0.8;
-/// Who sleeps for this part of it at a time does so for time to go by.
+/// A parent with a single sleep of at least this share of the thread's life waits for a time to pass.
 const LONG_MIN: f64 = 0.1;
-/// What is in so many of a thread's stacks is what it is for …
+/// A function in at least this share of a thread's stacks is the thread's work …
 const MOSTLY: f64 = 0.8;
-/// … and who has it in so many of its own does the same work.
+/// … and a thread with the function in at least this share of its own stacks does the same work.
 const SAME_MIN: f64 = 0.05;
-/// Fewer stacks tell nothing.
+/// Minimum number of stacks. Fewer prove nothing.
 const STACKS_MIN: usize = 5;
-/// So many of a thread's stacks are looked at: evenly chosen ones.
+/// Maximum number of a thread's stacks to check, evenly chosen.
 const STACKS_MAX: usize = 1000;
 
-/// A thread that went on until it was told to stop.
+/// A thread that ran until a stop request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Told {
-    /// By whom.
+    /// Parent that sent the request.
     pub by: ThreadId,
-    /// When.
+    /// Time of the request.
     pub at: Timestamp,
-    /// Whose progress decides when that is: who told it, and whose ends that one awaited before.
+    /// Threads whose progress decides the time of the request: the parent, and the threads that it joined
+    /// before.
     pub deciders: Vec<ThreadId>,
 }
 
 /// How the threads of a program come to their ends.
 #[derive(Clone, Debug, Default)]
 pub struct Endings {
-    /// Threads that go on until they are told.
+    /// Threads that run until a stop request.
     pub(super) told: BTreeMap<ThreadId, Told>,
-    /// Those of them that are told by a thread that slept in the meantime, by that thread.
+    /// Threads from `told` whose parent slept until the request, by parent.
     pub(super) timed: BTreeMap<ThreadId, Vec<ThreadId>>,
-    /// Threads that keep house, with whom they keep up.
+    /// Housekeeping threads, with the threads whose progress each follows.
     pub(super) housekeepers: Vec<(ThreadId, Follower)>,
-    /// So many of those that are told are told by a timer: their teller slept long, it did not look again and again.
+    /// Number of threads from `told` that a timer stops: their parent slept for long periods and did not
+    /// poll.
     by_timer: usize,
 }
 
@@ -76,7 +83,7 @@ struct Join {
 }
 
 impl Endings {
-    /// Of the program's threads.
+    /// Derives the ends of the program's threads.
     pub fn new(facts: Facts) -> Endings {
         let trace = facts.trace;
         let mut children: BTreeMap<ThreadId, Vec<ThreadId>> = BTreeMap::new();
@@ -115,18 +122,19 @@ impl Endings {
         endings
     }
 
-    /// That thread goes on until a timer ends, of those that are given.
+    /// Whether the thread runs until the timer of one of the given sleepers ends.
     pub(super) fn is_timed(&self, sleepers: &BTreeMap<ThreadId, Timestamp>, thread: ThreadId) -> bool {
         let told = self.told.get(&thread).filter(|told| sleepers.contains_key(&told.by));
         told.is_some_and(|told| self.timed.get(&told.by).is_some_and(|timed| timed.contains(&thread)))
     }
 
-    /// That thread goes on until it is told to stop.
+    /// Whether the thread runs until a stop request.
     pub fn is_told(&self, thread: ThreadId) -> bool {
         self.told.contains_key(&thread)
     }
 
-    /// How many threads go on until they are told to stop, and how many more until a timer ends.
+    /// Number of threads that run until a stop request, and number of further threads that run until a timer
+    /// ends.
     pub fn count(&self) -> (usize, usize) {
         let asleep: usize = self.timed.values().map(Vec::len).sum();
         (self.told.len() - asleep, self.by_timer)
@@ -150,7 +158,8 @@ fn joins(facts: Facts, maker: ThreadId) -> Vec<Join> {
     waits.map(join).collect()
 }
 
-/// A thread was told to stop, if at all, when its maker last began to wait for ends before its own.
+/// The stop request of a thread, if there was one: when its parent began the last join before the thread's
+/// end.
 fn told(trace: &Trace, (maker, joins): (ThreadId, &[Join]), child: ThreadId) -> Option<Told> {
     let life = &trace.threads[child.index()];
     let place = joins.partition_point(|join| join.from < life.end).checked_sub(1)?;
@@ -163,7 +172,7 @@ fn told(trace: &Trace, (maker, joins): (ThreadId, &[Join]), child: ThreadId) -> 
     (at > life.start).then_some(Told { by: maker, at, deciders })
 }
 
-/// It ended within a round of its own.
+/// Whether the thread ended within one of its own rounds after the request.
 fn is_short(trace: &Trace, child: ThreadId, told: Timestamp) -> bool {
     let life = &trace.threads[child.index()];
     let length = life.end.since(life.start).0 as f64;
@@ -182,8 +191,8 @@ fn is_short(trace: &Trace, child: ThreadId, told: Timestamp) -> bool {
     tail <= by_rounds.max(TAIL_MAX_ROUNDLESS * length)
 }
 
-/// Of threads that may have been told to stop, drops those that wait for others of the program, or have them wait, for
-/// something else than locks.
+/// Drops threads that wait for other threads of the program, or that others wait for. Waits for locks do not
+/// count.
 fn drop_tied(facts: Facts, candidates: &mut BTreeMap<ThreadId, Told>) {
     if candidates.is_empty() {
         return;
@@ -223,13 +232,13 @@ fn is_kernels(facts: Facts, slice: &Slice) -> bool {
     )
 }
 
-/// Who told it slept until then.
+/// Whether the requesting thread slept until the request.
 fn sleeps_meanwhile(trace: &Trace, told: &Told, child: ThreadId) -> bool {
     let from = trace.threads[child.index()].start;
     timer_ns(trace, told.by, (from, told.at)) as f64 >= TIMED_MIN * told.at.since(from).0 as f64
 }
 
-/// … for long at a time: it waited for time to go by. Who sleeps shortly looks whether something is done.
+/// Whether the requesting thread slept for long periods. A thread with short sleeps polls for a condition.
 fn sleeps_long(trace: &Trace, told: &Told, child: ThreadId) -> bool {
     let life = &trace.threads[child.index()];
     let long = told.at.since(life.start).0 as f64 * LONG_MIN;
@@ -237,7 +246,8 @@ fn sleeps_long(trace: &Trace, told: &Told, child: ThreadId) -> bool {
     timers.map(|slice| slice.duration().0).max().is_some_and(|ns| ns as f64 >= long)
 }
 
-/// Others that were made with it ended before anybody told them: they were through with their work, and so may it be.
+/// Whether a sibling thread ended before the stop request. It finished its work, and this thread may have
+/// too.
 fn has_others_end(trace: &Trace, told: &Told, child: ThreadId) -> bool {
     let life = &trace.threads[child.index()];
     let half = told.at.since(life.start).0 / 2;
@@ -256,8 +266,8 @@ pub(super) fn is_timer(trace: &Trace, slice: &Slice) -> bool {
             || trace.ended_by(slice).is_some_and(|wakeup| wakeup.context == WakeContext::Timer))
 }
 
-/// The same of one that lasted for a good part of the recording. Who sleeps shortly looks whether something is done, and
-/// would be busy with nothing else if it did not sleep.
+/// Whether such a wait lasted for a large share of the recording. A thread with short sleeps polls for a
+/// condition, and would busy-wait without the sleeps.
 pub(super) fn is_long_timer(trace: &Trace, slice: &Slice) -> bool {
     is_timer(trace, slice) && slice.duration().0 as f64 >= LONG_MIN * trace.wall().0 as f64
 }
@@ -268,7 +278,7 @@ fn timer_ns(trace: &Trace, thread: ThreadId, (from, to): (Timestamp, Timestamp))
     timers.map(|slice| slice.end.min(to).since(slice.start.max(from)).0).sum()
 }
 
-/// What threads are for, as far as their stacks tell.
+/// Work of threads, as far as stacks show.
 struct Works<'a> {
     trace: &'a Trace,
     /// The stacks of each thread that was asked for.

@@ -6,12 +6,12 @@ use std::collections::{BinaryHeap, VecDeque};
 use super::steps::{Kind, Model, Step};
 use crate::derive::class::{CLASSES, Class};
 
-/// Who goes first where several want a CPU or a lock.
+/// Which thread gets a CPU or a lock first if several compete for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grants {
-    /// Who went first in the recording.
+    /// The order of the recording.
     Recorded,
-    /// Who came first.
+    /// First come, first served.
     Fifo,
 }
 
@@ -20,7 +20,7 @@ pub enum Grants {
 pub struct Outcome {
     /// How long it took (ns).
     pub wall_ns: u64,
-    /// Thread time by class; all running time is [`Class::Useful`] (ns).
+    /// Thread time by class (ns). All running time is [`Class::Useful`].
     pub classes: [u64; CLASSES],
     /// Waits that nothing would have ended in this order, and that were ended by force.
     pub forced: u64,
@@ -43,11 +43,12 @@ const OTHERS: u32 = 1 << 31;
 /// How long another program's thread keeps its CPU while others want it (ns): what Linux's scheduler gives at a time.
 const OTHERS_QUANTUM_NS: u64 = 3_000_000;
 
-/// From when a thread decides to wait until it has left its CPU (ns). Where recordings have a wakeup before the switch of whom it
-/// woke, 99 of 100 are ahead by less (up to 3.5 µs, in five recordings of programs that hand over work; Linux 6.18, x86-64).
+/// Time from a thread's decision to wait until it has left its CPU (ns). In some recordings a wakeup precedes
+/// the wakee's switch. 99 % of these wakeups precede it by less than this value. The measured maximum is 3.5
+/// µs, in five recordings of programs that hand over work (Linux 6.18, x86-64).
 const FALLING_ASLEEP_NS: u64 = 4_000;
 
-/// No wait for a CPU lasts for as long (ns): a damaged recording may say so.
+/// Maximum length of a wait for a CPU (ns). Longer values come only from damaged recordings.
 const DELAY_MAX_NS: u64 = 1 << 40;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -55,7 +56,7 @@ pub(super) struct Thread {
     /// The next step.
     pub(super) next: u32,
     pub(super) end: u32,
-    /// What is left of the run that it is in, and what is done of it (ns).
+    /// Rest of the current run, and the part already done (ns).
     pub(super) left: u64,
     pub(super) done: u64,
     /// Since when it runs, queues or waits.
@@ -68,13 +69,13 @@ pub(super) struct Thread {
     latest: u64,
     lag_ended: Option<u64>,
     pub(super) on_cpu: bool,
-    /// Its place among those that do.
+    /// Row in `Engine::running`.
     place: u32,
-    /// It has waited, and has not run since.
+    /// Whether the thread has waited, and has not run since.
     pub(super) is_woken: bool,
     /// Only another thread lets it go on.
     blocked: bool,
-    /// It comes first, and makes no room, until it waits.
+    /// Whether the thread has the highest priority and does not yield its CPU until it waits.
     pub(super) keeps: bool,
 }
 
@@ -96,16 +97,16 @@ pub(super) struct Engine<'a> {
     alive: u32,
     blocked: u32,
     idle: u32,
-    /// (when, who): a run or an absence ends.
+    /// (time, thread): end of a run or an absence.
     pub(super) due: BinaryHeap<Reverse<(u64, u32)>>,
-    /// (idle time, who): a delay ends.
+    /// (idle time, thread): end of a delay.
     pub(super) lags: BinaryHeap<Reverse<(u64, u32)>>,
     /// For how long a CPU was idle (ns).
     pub(super) idle_ns: u64,
-    /// (rank, who): wants a CPU.
+    /// (rank, thread): runnable threads.
     pub(super) ready: BinaryHeap<Reverse<(u64, u32)>>,
     arrivals: u64,
-    /// Threads that run, and those that were woken and want a CPU since who runs was last looked at.
+    /// Running threads, and threads woken and queued since the last check for preemption.
     pub(super) running: Vec<u32>,
     pub(super) newly_woken: Vec<u32>,
     /// The next of the others' runs, and how much of each is done (ns).
@@ -113,20 +114,21 @@ pub(super) struct Engine<'a> {
     others_done: Vec<u64>,
     /// Threads that may go on now.
     pub(super) woken: Vec<u32>,
-    /// Who waits for each signal, or that it was sent.
+    /// The thread that waits for each signal, or [`SENT`].
     signals: Vec<u32>,
     /// When each was sent.
     sent_at: Vec<u64>,
-    /// Of each meeting, how many are there, and who came last.
+    /// Per barrier round: number of arrived members, and the last one of them.
     meetings: Vec<(u32, u32)>,
-    /// Who came to the same meeting before each thread.
+    /// For each thread, the member that arrived at the same barrier before it.
     came_before: Vec<u32>,
     locks: Vec<Lock>,
     classes: [u64; CLASSES],
     forced: u64,
-    /// (recorded, who): only another thread lets it go on, or did; since the first time that nobody could.
+    /// (recorded time, thread): threads that only another thread can let continue, or that were in this
+    /// state. `None` until no thread can continue for the first time.
     stuck: Option<BinaryHeap<Reverse<(u64, u32)>>>,
-    /// Who has come to that since.
+    /// Threads that entered this state since `stuck` was last searched.
     newly_stuck: Vec<u32>,
 }
 
@@ -215,7 +217,7 @@ impl<'a> Engine<'a> {
         self.now = to;
     }
 
-    /// When the first delay ends, if things stay as they are.
+    /// End of the first delay if the number of idle CPUs does not change.
     fn next_lag(&self) -> Option<u64> {
         let Reverse((idle_ns, _)) = self.lags.peek().filter(|_| self.idle > 0)?;
         Some(self.now + idle_ns.saturating_sub(self.idle_ns))
@@ -275,7 +277,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// A thread runs for what is left, or until its time slice ends.
+    /// Runs a thread for the rest of its step, or until its time slice ends.
     fn piece(&mut self, who: u32) {
         let thread = &mut self.threads[who as usize];
         thread.since = self.now;
@@ -324,7 +326,7 @@ impl<'a> Engine<'a> {
             }
         } else {
             let class = self.class(who);
-            // Throttled: it is at work, but for its CPU.
+            // A throttled thread has work and lacks only a CPU.
             if class == Class::RunQueue {
                 self.last = self.now;
             }
@@ -334,7 +336,7 @@ impl<'a> Engine<'a> {
         self.woken.push(who);
     }
 
-    /// Makes room if somebody else comes first.
+    /// Yields the CPU if another thread comes first.
     fn slice_ends(&mut self, who: u32) {
         if !self.threads[who as usize].keeps && self.must_yield(self.turn(who)) {
             self.release(who);
@@ -344,13 +346,13 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Somebody comes before who goes on with what it did at `recorded`.
+    /// Whether another thread comes before a thread whose current work was recorded at `recorded`.
     fn must_yield(&self, recorded: u64) -> bool {
         let first = self.ready.peek().map(|Reverse((rank, _))| *rank);
         first.is_some_and(|first| self.grants == Grants::Fifo || first < recorded)
     }
 
-    /// When in the recording a thread did what it is about to do.
+    /// Recorded time of a thread's next work.
     pub(super) fn recorded(&self, who: u32) -> u64 {
         let thread = &self.threads[who as usize];
         match thread.next as usize {
@@ -359,7 +361,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// How far in the recording a thread is: who queues has not begun with what it is to run.
+    /// Recorded time that a thread has reached. A queued thread has not begun the run it is queued for.
     pub(super) fn reached(&self, who: u32) -> u64 {
         let thread = &self.threads[who as usize];
         let (recorded, start) = (self.recorded(who), self.model.of(who).start);
@@ -367,19 +369,21 @@ impl<'a> Engine<'a> {
             return recorded;
         };
         if current == start {
-            // Who has yet to be made has reached nothing.
+            // A thread that is not yet created has reached nothing.
             return if self.model.steps[start].kind == Kind::Await { 0 } else { recorded };
         }
         let step = self.model.steps[current];
         if step.kind != Kind::Run || thread.on_cpu || recorded != step.at {
             return recorded;
         }
-        // What takes no time and is done when it runs again (a lock that it got) is not done yet, either.
+        // Steps without duration that the thread does when it runs again (such as taking a lock) are not done
+        // yet.
         let before = self.model.steps[start..current].iter().rev().find(|before| before.at < step.at);
         before.map_or(0, |before| before.at)
     }
 
-    /// When it is a thread's turn: who keeps up with others comes behind them, and not before because it is behind.
+    /// Rank of a thread for a CPU. A follower comes after its deciders, and does not come earlier because it
+    /// is behind.
     pub(super) fn turn(&self, who: u32) -> u64 {
         self.recorded(who).max(self.pace(who).map_or(0, |pace| pace.saturating_add(1)))
     }
@@ -389,7 +393,7 @@ impl<'a> Engine<'a> {
         self.model.steps[self.threads[who as usize].next as usize - 1].class
     }
 
-    /// What a thread did since it began with it is of that class.
+    /// Adds the time since the thread's last change of state to that class.
     fn spent(&mut self, who: u32, class: Class) {
         let thread = &mut self.threads[who as usize];
         self.classes[class as usize] += self.now - thread.since;
@@ -451,7 +455,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Takes one step; whether the thread can go on at once.
+    /// Takes one step. Returns whether the thread can continue at once.
     fn take(&mut self, who: u32, step: Step) -> bool {
         match step.kind {
             Kind::Run => {
@@ -515,7 +519,8 @@ impl<'a> Engine<'a> {
         true
     }
 
-    /// It was told after it had decided to wait, but before it left its CPU: it leaves all the same, and has to be woken.
+    /// Whether the signal came after the thread had decided to wait, but before it left its CPU. The thread
+    /// then leaves the CPU all the same, and has to be woken.
     fn falls_asleep(&self, who: u32, signal: u32) -> bool {
         let sent_ago_ns = self.now - self.sent_at[signal as usize];
         let is_late = |lead: &u64| sent_ago_ns <= lead.saturating_add(FALLING_ASLEEP_NS);
@@ -531,7 +536,8 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Whether a thread is in the wait for that signal, or in a nap that it ends; who keeps up with others may have left it out.
+    /// Whether a thread waits for the signal, or sleeps in a nap that the signal ends. A follower may have
+    /// left the wait out.
     fn listens(&self, who: u32, signal: u32) -> bool {
         let is_for_it = |back: usize, kinds: &[Kind]| {
             let step = (self.threads[who as usize].next as usize).checked_sub(back);
@@ -602,10 +608,10 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Nobody can go on: the wait that was first in the recording is over.
+    /// No thread can continue: ends the wait that came first in the recording.
     fn force(&mut self) {
         let Some(who) = self.first_stuck() else {
-            // Cannot be; the replay ends rather than never.
+            // Unreachable. Ends the replay instead of looping forever.
             self.alive = 0;
             return;
         };
@@ -620,7 +626,8 @@ impl<'a> Engine<'a> {
         self.wake(who);
     }
 
-    /// Of those whom only another thread lets go on, who waited first in the recording.
+    /// The thread that waited first in the recording, among the threads that only another thread can let
+    /// continue.
     fn first_stuck(&mut self) -> Option<u32> {
         let mut stuck = self.stuck.take().unwrap_or_else(|| {
             self.newly_stuck = (0..self.threads.len() as u32).collect();
@@ -637,7 +644,7 @@ impl<'a> Engine<'a> {
         first.map(|Reverse((_, who))| who)
     }
 
-    /// All who are there go on.
+    /// Lets all arrived members continue.
     fn end_meeting(&mut self, meeting: usize) {
         self.forced += 1;
         let mut next = std::mem::replace(&mut self.meetings[meeting], (0, NOBODY)).1;

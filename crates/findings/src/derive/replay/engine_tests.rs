@@ -4,7 +4,8 @@ use super::*;
 
 const MS: u32 = 1_000_000;
 
-/// Of threads with these steps: kind, when it began in the recording and for how long, in units of so many ns.
+/// Model of threads with these steps: kind, start in the recording, and length. Both times are in units of
+/// `unit_ns`.
 fn model_in(unit_ns: u32, threads: &[&[(Kind, u64, u32)]]) -> Model {
     let mut model = Model { cpus: 2, quantum_ns: u64::MAX, ..Model::default() };
     for steps in threads {
@@ -32,11 +33,11 @@ fn wall_ms(threads: &[&[(Kind, u64, u32)]]) -> u64 {
 
 #[test]
 fn a_delay_passes_while_a_cpu_is_idle() {
-    // The third thread was kept on the second CPU until 6; the first CPU was idle from 2 on.
+    // The third thread was kept on the second CPU until 6. The first CPU was idle from 2 on.
     let first = [(Kind::Run, 0, 2), (Kind::Away, 2, 4), (Kind::Run, 6, 2)];
     let kept = [(Kind::Lag, 0, 4), (Kind::Run, 6, 10)];
     assert_eq!(wall_ms(&[&first, &[(Kind::Run, 0, 6)], &kept]), 16);
-    // Both are busy for longer than it waited: then it queues with whoever else wants one.
+    // Both CPUs are busy for longer than the recorded wait. The thread then queues with all others.
     let longer = [(Kind::Run, 0, 9)];
     assert_eq!(wall_ms(&[&longer, &longer, &kept]), 19);
     // A delay that nobody's run explains takes as long as it did.
@@ -59,7 +60,8 @@ fn who_queues_has_not_begun_with_what_it_is_to_run() {
     assert_eq!(engine.reached(0), u64::from(MS));
 }
 
-/// One thread tells another after 100 µs, which comes to wait for that after `ran_ns`, and then is on its way for 10 µs.
+/// One thread signals after 100 µs. The other waits for the signal after `ran_ns`, and then needs 10 µs to be
+/// queued.
 fn told_and_waits(ran_ns: u32) -> u64 {
     let step = |at, kind, arg| Step { at, arg, kind, class: Class::WorkWait };
     let steps = vec![
@@ -87,7 +89,7 @@ fn who_was_told_well_before_it_would_wait_goes_on() {
 
 const US: u32 = 1_000;
 
-/// How long threads with these steps take on so many CPUs (all in us).
+/// Run time of threads with these steps on that number of CPUs (all in µs).
 fn wall_us(cpus: u32, threads: &[&[(Kind, u64, u32)]]) -> u64 {
     let model = Model { cpus, ..model_in(US, threads) };
     run(&model, Grants::Recorded).wall_ns / u64::from(US)
@@ -95,7 +97,8 @@ fn wall_us(cpus: u32, threads: &[&[(Kind, u64, u32)]]) -> u64 {
 
 #[test]
 fn who_is_woken_takes_the_cpu_of_who_is_ahead_of_it() {
-    // It was woken at 4 and now is at 5, when the other, whom nobody kept from going on, does what it did at 7.
+    // The thread was woken at 4. It is runnable at 5, when the other thread, which nothing delayed, does its
+    // recorded work of 7.
     let woken = [
         (Kind::Away, 0, 5_000),
         (Kind::Run, 4_000, 2_000),
@@ -104,7 +107,7 @@ fn who_is_woken_takes_the_cpu_of_who_is_ahead_of_it() {
     ];
     let ahead = [(Kind::Run, 0, 4_000), (Kind::Requeue, 4_000, 0), (Kind::Run, 6_000, 9_000)];
     assert_eq!(wall_us(1, &[&woken, &ahead]), 17_000);
-    // Who is behind it keeps the CPU until it has done what it did before.
+    // A thread that is behind keeps the CPU until it has done its earlier work.
     let late = [
         (Kind::Away, 0, 5_000),
         (Kind::Run, 8_000, 2_000),
@@ -123,7 +126,7 @@ fn two_that_were_woken_do_not_take_a_cpu_from_each_other_without_end() {
 
 #[test]
 fn what_is_at_once_comes_in_the_recorded_order() {
-    // The CPU is free at 4,000; who came first then is there a moment after that.
+    // The CPU is free at 4,000. The thread that came first in the recording arrives a moment later.
     let first = [(Kind::Run, 0, 4_000)];
     let queued = [(Kind::Away, 0, 1_000), (Kind::Run, 5_000, 3_000)];
     let moment = [
@@ -145,7 +148,8 @@ fn what_is_at_once_comes_in_the_recorded_order() {
 
 #[test]
 fn a_delay_that_was_short_does_not_shorten_the_next() {
-    // It was on its way for 4 ms and queued for 6; one of them is over after 3 us in which a CPU is idle.
+    // The thread was delayed for 4 ms and queued for 6 ms. One of them is over after 3 µs in which a CPU is
+    // idle.
     let busy = [(Kind::Run, 0, 40_000)];
     let soon_busy = [(Kind::Away, 0, 2_003), (Kind::Run, 20_000, 9_997)];
     let delayed = [

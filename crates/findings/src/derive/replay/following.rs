@@ -1,15 +1,17 @@
-//! Threads that go on until they are told keep up with those who decide when that is: they do what they did in the
-//! recording until these were where they are now, and leave out what they did not come to.
+//! Threads that run until a stop request ("followers") keep pace with the threads that decide when to stop
+//! ("deciders"). A follower does the work that it had done in the recording when the deciders were at their
+//! current step. It leaves out the rest.
 
 use super::engine::{Engine, Grants};
 use super::steps::{Kind, Step};
 
-/// Who is behind by less than this part of the recording is not: nothing is left out because steps come in a slightly
-/// other order.
+/// A follower leaves nothing out while it is behind by less than 1 / this of the deciders' progress. Steps
+/// may come in a slightly different order.
 const BEHIND_MIN: u64 = 50;
 
 impl Engine<'_> {
-    /// How far those are in the recording whom a thread keeps up with (ns since its start); `None` if it has its own work.
+    /// Progress of a follower's deciders in the recording (ns since its start). `None` if the thread has work
+    /// of its own.
     pub(super) fn pace(&self, who: u32) -> Option<u64> {
         let follower = self.model.followers.get(who as usize)?.as_ref()?;
         let far = follower.deciders.iter().map(|decider| self.reached(*decider)).max()?;
@@ -24,7 +26,7 @@ impl Engine<'_> {
         (pace > at + slack).then_some(pace)
     }
 
-    /// The next step of a thread, or what is left of it. What it left out has been told to those who wait for it.
+    /// The next step of a thread, or the rest of it. Signals in steps that were left out have been sent.
     pub(super) fn next_step(&mut self, who: u32) -> Step {
         let mut next = self.threads[who as usize].next;
         let step = self.model.steps[next as usize];
@@ -41,13 +43,13 @@ impl Engine<'_> {
         }
     }
 
-    /// When in the recording that step of a thread ended, as far as its next one tells.
+    /// End of a step in the recording, taken from the start of the thread's next step.
     fn step_ends(&self, who: u32, step: u32) -> Option<u64> {
         let following = (step + 1 < self.threads[who as usize].end).then_some(step as usize + 1)?;
         self.model.steps.get(following).map(|following| following.at)
     }
 
-    /// A thread that runs leaves out what it did not come to.
+    /// Shortens the run step of a follower that is behind its deciders.
     pub(super) fn catch_up_run(&mut self, who: u32) {
         let Some(pace) = self.pace_if_behind(who, self.recorded(who)) else { return };
         let number = self.threads[who as usize].next - 1;
@@ -69,7 +71,7 @@ impl Engine<'_> {
     }
 }
 
-/// What is left of a step that lasted until `behind` for who begins with it at `pace`.
+/// Rest of a step that lasted until `behind`, for a thread that begins it at `pace`.
 fn rest(step: Step, pace: u64, behind: u64) -> Step {
     let lasts = matches!(step.kind, Kind::Run | Kind::Away | Kind::Lag);
     if !lasts || pace <= step.at || behind <= step.at {

@@ -28,7 +28,7 @@ pub struct Forecast {
     pub by_grants: [f64; 2],
     /// By how much the replay with nothing changed differs from the recording: its length in terms of the recorded.
     pub unchanged: f64,
-    /// Thread time by class as replayed with nothing changed; all running time is `Useful` (ns).
+    /// Thread time by class of the unchanged replay (ns). All running time is `Useful`.
     pub classes_before: [u64; CLASSES],
     /// The same with the changes (ns).
     pub classes: [u64; CLASSES],
@@ -37,7 +37,8 @@ pub struct Forecast {
 }
 
 impl Forecast {
-    /// The share of the recorded time that is saved: middle, lower, upper end; below 0 if it would take longer.
+    /// Share of the recorded time that is saved: middle, lower and upper bound. Below 0 if the run would take
+    /// longer.
     pub fn gain(&self) -> (f64, f64, f64) {
         let of = |ns: u64| 1.0 - ns as f64 / self.recorded_ns.max(1) as f64;
         (of(self.wall_ns), of(self.high_ns), of(self.low_ns))
@@ -45,8 +46,8 @@ impl Forecast {
 }
 
 impl Forecast {
-    /// It cannot be told from no gain: the interval holds none, and another order of the same steps makes as much of a
-    /// difference.
+    /// Whether the gain may be zero. The interval includes zero, and another order of the same steps has at
+    /// least the same effect.
     pub fn may_be_nothing(&self) -> bool {
         let (middle, low, _) = self.gain();
         low <= 0.0 && middle < ORDER
@@ -58,7 +59,7 @@ impl Forecast {
 pub struct Replays {
     recorded: Outcome,
     fifo: Outcome,
-    /// In the recorded order, with strangers where they were, whether anybody queued for their CPUs or not.
+    /// Replay in the recorded order in which other programs keep all their recorded CPU time.
     as_it_was: Outcome,
     endings: Endings,
 }
@@ -78,8 +79,9 @@ impl Replays {
         &self.endings
     }
 
-    /// First come, first served takes about as long as what was recorded. Else threads do not come in that order here
-    /// (priorities, pinned threads, locks that are barged into), and what it makes of a change tells nothing.
+    /// Whether the first-come-first-served replay takes about as long as the recorded order. Otherwise the
+    /// program's threads do not run in that order (priorities, pinned threads, lock barging). The order's
+    /// forecast is then not used.
     fn is_fifo_alike(&self) -> bool {
         let ratio = self.fifo.wall_ns as f64 / self.recorded.wall_ns.max(1) as f64;
         (ratio - 1.0).abs() <= ALIKE
@@ -102,9 +104,11 @@ fn both(model: &Model) -> (Outcome, Outcome) {
     (outcomes[0], outcomes[1])
 }
 
-/// What waits that are new after the change make of it, and by which share of the run another order of the same
-/// steps may differ. Both were taken from random programs (seeds 0 to 149), so that nine of ten forecasts hold the truth;
-/// tests/replay.rs checks them on others (2000 and on).
+/// `UNFORESEEN`: share of a change that waits which arise only after the change may cost. `ORDER`: share of
+/// the run by which another order of the same steps may differ.
+///
+/// Both were fitted to random programs (seeds 0 to 149) so that nine of ten forecast intervals contain the
+/// true time. `tests/replay.rs` checks them with other seeds (2000 and on).
 const UNFORESEEN: f64 = 0.1;
 const ORDER: f64 = 0.03;
 /// Where little changes, little can be in another order.
@@ -143,7 +147,8 @@ pub fn forecast(facts: Facts, changes: &[Change], unchanged: &Replays) -> Foreca
     // What the replay does not get right of the run as it was, it may not get right of the changed one.
     let unchanged_ratio = unchanged.wall_ns() as f64 / facts.trace.wall().0.max(1) as f64;
     let off = (unchanged_ratio - 1.0).abs();
-    // What goes may be on nobody's way, and still others may meet in another order without it.
+    // The removed time may not be on the critical path, and its removal may still change the order of other
+    // steps.
     let moved = if edit.only_takes() { (model.taken_ns as f64).max(change) } else { wall as f64 };
     let unforeseen = UNFORESEEN * change + (SMALL * moved).min(ORDER * wall as f64);
     let error = middle * off + sampling_error(&edit, &model) * change + unforeseen;
@@ -162,8 +167,8 @@ pub fn forecast(facts: Facts, changes: &[Change], unchanged: &Replays) -> Foreca
     }
 }
 
-/// How long the recording goes on after the last thread of the program has ended (ns): the recorder takes its time to hear of
-/// that, which nothing would shorten. None if the program goes on.
+/// Time that the recording goes on after the program's last thread has ended (ns). The recorder needs this
+/// time to notice, and no change shortens it. 0 if the program goes on.
 fn after_ns(trace: &Trace) -> u64 {
     let threads = || trace.target_threads().map(|thread| &trace.threads[thread.index()]);
     let last = threads().map(|thread| thread.end).max();
@@ -171,13 +176,13 @@ fn after_ns(trace: &Trace) -> u64 {
     last.filter(|last| has_ended && *last > trace.start()).map_or(0, |last| trace.end().since(last).0)
 }
 
-/// The run is one chain of what threads do: without so much of that, and of the waits for a CPU that go with it, it is
-/// shorter by no more. And what is left of the work takes the CPUs their time.
+/// Lower bound of the run's length (ns). The run is one chain of steps. Removed steps, with the waits for a
+/// CPU that go with them, shorten it by at most their time. The remaining work also needs its CPU time.
 fn shortest_ns(model: &Model, edit: &Edit, wall: u64) -> u64 {
     let taken_ns = model.taken_ns + model.queued_ns;
     let without_taken = if edit.only_takes() { wall.saturating_sub(taken_ns) } else { 0 };
     let work = model.work_ns / u64::from(model.cpus.max(1));
-    // What runs unchanged may have been more than the CPUs that are counted can do.
+    // The unchanged work may exceed the capacity of the counted CPUs.
     without_taken.max(work.min(wall))
 }
 
@@ -194,13 +199,14 @@ pub fn forecast_between(facts: Facts, least: &[Change], most: &[Change], unchang
     }
 }
 
-/// What is taken away is known by samples only, and what is left may be faster beside less of it: caches.
+/// Whether the removed time is known only from samples. The remaining work may also run faster because of
+/// caches.
 fn is_sampled(edit: &Edit) -> bool {
     edit.speeds.iter().any(|speed| speed.samples > 0)
 }
 
-/// Relative error of what is taken away, as far as samples tell how much running time that is. Each part counts by its
-/// size: a small one is known badly, and matters little.
+/// Relative error of the removed time, from the error of its samples. Each part is weighted by its size,
+/// because the large relative error of a small part matters little.
 fn sampling_error(edit: &Edit, model: &Model) -> f64 {
     let sampled = || edit.speeds.iter().filter(|speed| speed.samples > 0);
     let of = |speed: &Arc<Speed>| SURE * ((1.0 - speed.share) / speed.samples as f64).sqrt() * speed.share;
@@ -212,7 +218,7 @@ fn sampling_error(edit: &Edit, model: &Model) -> f64 {
     squares.sqrt() / shares * model.cut_ns as f64 / model.taken_ns.max(1) as f64
 }
 
-/// What the changes mean for the model of that trace.
+/// Converts the changes to edits of that trace's model.
 fn edit(facts: Facts, changes: &[Change]) -> Edit {
     let trace = facts.trace;
     let mut edit = Edit::default();

@@ -13,7 +13,7 @@ pub(super) struct KeptCpus {
 }
 
 impl KeptCpus {
-    /// Of the charged slices, those that wait for a CPU which is known.
+    /// Takes the charged slices that wait for a known CPU.
     pub(super) fn new(trace: &Trace, charges: &[Charge]) -> KeptCpus {
         let mut of_cpu: BTreeMap<CpuId, Vec<Span>> = BTreeMap::new();
         for slice in charges.iter().flat_map(|charge| charge.slices(trace)) {
@@ -24,7 +24,7 @@ impl KeptCpus {
         KeptCpus { of_cpu: of_cpu.into_iter().map(|(cpu, waits)| (cpu, Cover::of(waits))).collect() }
     }
 
-    /// What is left of a run there: pieces in time order.
+    /// The rest of a run on a CPU, without the time in which a thread keeps that CPU. Pieces in time order.
     pub(super) fn left_of(&self, cpu: CpuId, (from, to): Span) -> impl Iterator<Item = Span> + '_ {
         let within = self.of_cpu.get(&cpu).into_iter().flat_map(move |kept| kept.within((from, to)));
         let ends = within.chain([(to, to)]);

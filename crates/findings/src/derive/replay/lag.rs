@@ -12,7 +12,7 @@ pub(super) struct Idle {
 }
 
 impl Idle {
-    /// Of a machine of which `cpus` may be used.
+    /// Idle times of a machine of which the program may use `cpus`.
     pub fn new(trace: &Trace, timelines: &Timelines, cpus: u32) -> Idle {
         let start = trace.start().0;
         let mut moments: Vec<u64> = Vec::new();

@@ -1,16 +1,22 @@
-//! What-if: the recorded run again, with something changed.
+//! What-if: replays the recorded run with a change.
 //!
-//! The trace is made into a model ([`build`]): each thread a list of steps (it runs for so long, waits for what
-//! another thread does at one of its steps, waits for a clock or a device), the CPUs as many servers, other programs as
-//! load that comes when it came. [`engine`] runs it. A forecast is the ratio of two such runs, with and without the
-//! change, under each of two rules of who goes first ([`Grants`]): as it was recorded, and first come, first served.
+//! [`build`] turns the trace into a model. Each thread is a list of steps. A step runs for a time, waits for
+//! a step of another thread, or waits for a clock or a device. CPUs are servers. Other programs are a load
+//! that arrives at its recorded times. [`engine`] runs the model.
 //!
-//! Threads that go on until they are told to stop do as much as there is time for ([`Endings`]); the others' work is given. Where
-//! a timer decides when they are told, the answer is how long the same work would take: a gain in work per second. Who keeps house
-//! does as much of it as the run lasts, and a wait with a time-out ends when what it is for comes earlier ([`naps`]).
+//! A forecast is the ratio of two runs, with and without the change. It is made under both dispatch orders
+//! ([`Grants`]): the recorded order, and first come, first served.
 //!
-//! What it cannot know: waits that would come to be only after the change (a lock that nobody waited for, a queue
-//! that was never empty), work that would be divided otherwise, and effects on caches and memory.
+//! Threads that run until a stop request do as much as the time allows ([`Endings`]). The work of the other
+//! threads is fixed. If a timer decides the stop request, the forecast is the time for the same work, which
+//! is a gain in work per second. Housekeeping threads work as long as the run lasts. A wait with a timeout
+//! ends earlier if its condition holds earlier ([`naps`]).
+//!
+//! A replay cannot predict:
+//!
+//! - waits that occur only after the change (a lock without waiters, a queue that was never empty)
+//! - work that would be divided differently
+//! - effects on caches and memory
 
 mod at_once;
 mod build;

@@ -1,8 +1,8 @@
-//! Waits with a time-out that other threads' steps have a say in, beside the clock.
+//! Waits with a timeout that other threads' steps can end before the timeout.
 //!
-//! Who waits for something to do for a while, looks round, and waits again, goes on when there is something: where that comes
-//! earlier in a replay, it does not sleep on ([`napped`]). And who only keeps house (a runtime's own ticker) does as much of it as
-//! the run lasts ([`housekeepers`]): nobody waits for its end.
+//! A thread that polls for work with a timeout continues when work arrives. If the work arrives earlier in a
+//! replay, the thread does not sleep on ([`napped`]). A housekeeping thread (a runtime's own ticker) works as
+//! long as the run lasts ([`housekeepers`]), because no thread waits for its end.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +13,11 @@ use holdup_events::{ProcessId, ThreadId, Trace, WaitReason};
 use super::steps::Follower;
 use crate::derive::clocked;
 
-/// Who looks round for more than this part of the nap before does something by the clock.
+/// Maximum running time between two naps, as a share of the nap before. A thread that runs longer does
+/// periodic work and does not only poll.
 const LOOK_MAX: f64 = 0.05;
 
-/// So many of the threads that run most tell how far a program is.
+/// Maximum number of deciders: the threads of the process that run most.
 const DECIDERS_MAX: usize = 64;
 
 /// The naps before waits that others ended with a signal (by row, in order): which signal would have ended each.
@@ -47,13 +48,14 @@ pub(super) fn napped(trace: &Trace, thread: ThreadId, signalled: &[(u32, u32)]) 
     naps
 }
 
-/// A wait for something that did not come in time; a sleep waits for nothing.
+/// Whether a wait ended by its timeout. A sleep has no condition, so it does not count.
 fn is_timed_out(trace: &Trace, slice: &Slice) -> bool {
     trace.wait(slice.wait).reason != WaitReason::Sleep
         && trace.ended_by(slice).is_some_and(|wakeup| wakeup.context == WakeContext::Timer)
 }
 
-/// Threads that keep house, of those that `counts` names, with whom each keeps up with: the others of its process.
+/// Housekeeping threads among those that `counts` accepts, with the threads whose progress each follows: the
+/// others of its process.
 pub(super) fn housekeepers(trace: &Trace, counts: impl Fn(ThreadId) -> bool) -> Vec<(ThreadId, Follower)> {
     let clocked = clocked::derive(trace, |_| false);
     let house: Vec<ThreadId> =

@@ -1,12 +1,13 @@
-//! Who is woken may take a CPU from others: Linux's scheduler lets those go first that have slept.
+//! A woken thread may preempt a running one. Linux's scheduler prefers threads that have slept.
 
 use std::cmp::Reverse;
 
 use super::engine::{Engine, Grants, NEVER};
 
 impl Engine<'_> {
-    /// Threads that were woken and came before what others do now, in the recording, take these others' CPUs; or will, when
-    /// these are so far. Only the woken do: two that share a CPU would take it from each other without end.
+    /// Woken threads preempt running threads whose current work came later in the recording. If the running
+    /// work came earlier, the preemption is checked again once it has caught up. Only woken threads preempt,
+    /// because two threads that share a CPU would otherwise preempt each other without end.
     pub(super) fn preempt(&mut self) {
         while let Some(who) = self.newly_woken.pop() {
             if self.grants == Grants::Recorded && self.threads[who as usize].is_woken {

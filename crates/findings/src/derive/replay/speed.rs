@@ -15,23 +15,23 @@ use crate::derive::stacks::folding;
 /// in time.
 #[derive(Clone, Debug, Default)]
 pub struct Speed {
-    /// Of each thread: until when (ns of the recorded clock) which share of its running time is left.
+    /// By thread: share of the running time that is left, up to a time of the recorded clock (ns).
     of_thread: BTreeMap<ThreadId, Vec<(u64, f32)>>,
     /// Samples that match.
     pub(super) samples: u64,
-    /// Running time that the samples stand for, as a share of all of it.
+    /// Running time of the matching samples, as a share of all running time.
     pub(super) share: f64,
-    /// What is left out is done all the same, by other CPUs.
+    /// Whether other CPUs do the work that is left out.
     pub(super) is_spread: bool,
 }
 
 impl Speed {
-    /// Of samples that match; `left` of their time remains.
+    /// From matching samples. `left` is the remaining share of their time.
     pub fn new(trace: &Trace, left: f64, matches: impl Fn(&SampleRow) -> bool) -> Speed {
         Speed::weighed(trace, |sample| if matches(sample) { 1.0 - left } else { 0.0 })
     }
 
-    /// `taken` says which share (0 to 1) of what a sample stands for is left out.
+    /// From a weight for each sample. `taken` returns the share (0 to 1) of its time that is left out.
     pub fn weighed(trace: &Trace, taken: impl Fn(&SampleRow) -> f64) -> Speed {
         let mut speed = Speed::default();
         let (mut all, mut hits) = (0u64, 0.0);
@@ -52,7 +52,7 @@ impl Speed {
         speed
     }
 
-    /// Of a function (`*` stands for anything) with its callees.
+    /// From the samples of a function with its callees (`*` matches any text).
     pub fn of_function(trace: &Trace, function: &str, left: f64) -> Speed {
         let is = |frame: &FrameId| folding::matches(function, &trace.frame_name(*frame));
         let frames: Vec<bool> = (0..trace.frames.len() as u32).map(|frame| is(&FrameId(frame))).collect();
@@ -60,7 +60,7 @@ impl Speed {
         Speed::new(trace, left, |sample| trace.stack_frames(sample.stack).any(known))
     }
 
-    /// Of a class of running time.
+    /// From the samples of a class of running time.
     pub fn of_class((trace, roles): (&Trace, &Roles), class: Class, left: f64) -> Speed {
         Speed::new(trace, left, |sample| roles.class_of_sample(sample) == class)
     }
@@ -72,7 +72,8 @@ impl Speed {
         speed
     }
 
-    /// What threads do alone while others wait takes `left` of its time, because other CPUs do the rest of it.
+    /// Work that a thread does alone while others wait takes the share `left` of its time. Other CPUs do the
+    /// rest of the work.
     pub fn spread(trace: &Trace, serial: &Serial, left: f64) -> Speed {
         let mut speed = Speed { is_spread: true, ..Speed::default() };
         let step = serial.step.0.max(1);
@@ -98,7 +99,7 @@ impl Speed {
         }
     }
 
-    /// What is left out is done all the same, by other CPUs.
+    /// Whether other CPUs do the work that is left out.
     pub fn is_spread(&self) -> bool {
         self.is_spread
     }
@@ -133,7 +134,7 @@ impl Speed {
     }
 }
 
-/// Up to `until` that share is left; parts come in the order of time.
+/// Sets the remaining share up to `until`. Parts must come in time order.
 fn add(parts: &mut Vec<(u64, f32)>, until: u64, left: f32) {
     match parts.last_mut() {
         Some((last, _)) if *last >= until => {}

@@ -4,29 +4,29 @@ use std::collections::BTreeMap;
 
 use crate::derive::class::Class;
 
-/// What a thread does in one step.
+/// Kind of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Kind {
     /// Runs for `arg` ns.
     Run,
-    /// Is off the CPUs for `arg` ns, whatever others do: a timer, a disk, somebody outside.
+    /// Off CPU for `arg` ns, independent of other threads: a timer, a disk, another process or host.
     Away,
-    /// The absence that comes next ends when signal `arg` is sent, and is left out if it was.
+    /// The next absence ends when signal `arg` is sent. It is left out if the signal was sent before.
     Unless,
     /// Waits for `arg` ns before it can have a CPU, unless it has one: the kernel's own delays.
     Lag,
-    /// Comes first where it wants a CPU, and keeps it, until it waits.
+    /// Has the highest priority when runnable, and keeps its CPU until it waits.
     Keep,
     /// Gives up its CPU and queues for one.
     Requeue,
     /// Waits for signal `arg`, unless it was sent.
     Await,
-    /// Waits for signal `arg` from whoever held a lock.
+    /// Waits for signal `arg` from the holder of a lock.
     AwaitLock,
     /// Sends signal `arg`.
     Signal,
-    /// Waits until all parties of meeting `arg` are there.
+    /// Waits until all members of barrier `arg` have arrived.
     Meet,
     /// Takes lock `arg`, once it is free.
     Take,
@@ -34,25 +34,26 @@ pub(super) enum Kind {
     Give,
 }
 
-/// One step; 16 bytes, because there are more of them than slices.
+/// One step. 16 bytes, because there are more steps than slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Step {
     /// When it began in the recording (ns since its start).
     pub at: u64,
     /// See [`Kind`].
     pub arg: u32,
-    /// What is done.
+    /// Kind of step.
     pub kind: Kind,
     /// Where its time goes.
     pub class: Class,
 }
 
-/// A thread that goes on until it is told to stop: what it did until the others were where they are is all that it does.
+/// A thread that runs until a stop request. It does only the work that it had done in the recording when the
+/// deciders were at their current step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Follower {
-    /// When it was told (ns since the start of the recording).
+    /// Time of the stop request (ns since the start of the recording).
     pub until: u64,
-    /// Whose progress it keeps up with.
+    /// Threads whose progress it follows.
     pub deciders: Vec<u32>,
 }
 
@@ -63,43 +64,44 @@ pub(super) struct Timed {
     pub thread: u32,
     /// When it ended in the recording (ns since its start).
     pub end: u64,
-    /// What the changes take away of its time (ns).
+    /// Time that the changes take away from this thread (ns).
     pub taken_ns: u64,
 }
 
 /// A program that can be replayed.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
-    /// `of_thread[t]..of_thread[t + 1]` are the steps of thread `t`; foreign threads have none.
+    /// `of_thread[t]..of_thread[t + 1]` are the steps of thread `t`. Threads of other programs have none.
     pub(super) of_thread: Vec<u32>,
     pub(super) steps: Vec<Step>,
     /// How many signals there are.
     pub(super) signals: u32,
     /// How long before the wait that they ended signals were sent, of those that were (ns).
     pub(super) leads: BTreeMap<u32, u64>,
-    /// Parties of each meeting.
+    /// Number of members of each barrier.
     pub(super) meetings: Vec<u32>,
     /// How many locks there are.
     pub(super) locks: u32,
     /// When other programs wanted a CPU, and for how long (ns), in time order.
     pub(super) others: Vec<(u64, u64)>,
-    /// By thread, those that go on until they are told; empty if there are none.
+    /// By thread: the threads that run until a stop request. Empty if there are none.
     pub(super) followers: Vec<Option<Follower>>,
-    /// Threads that worked until a timer ended: how long they take for that work is how long the run takes.
+    /// Threads that worked until a timer ended. The duration of the replay is the time that they take for
+    /// that work.
     pub(super) timed: Vec<Timed>,
-    /// CPUs; as many as there are threads if nobody ever queues.
+    /// Number of CPUs. Equal to the number of threads if no thread ever queues.
     pub(super) cpus: u32,
-    /// A thread that has run for so long makes room for others (ns).
+    /// A thread that has run for this long yields its CPU to waiting threads (ns).
     pub(super) quantum_ns: u64,
-    /// What the recording goes on for after the last step (ns).
+    /// Time from the last step to the end of the recording (ns).
     pub(super) tail_ns: u64,
     /// Thread time that the changes took away (ns).
     pub(super) taken_ns: u64,
-    /// The part of it that samples tell (ns).
+    /// Part of `taken_ns` that is estimated from samples (ns).
     pub(super) cut_ns: u64,
     /// Waits for a CPU that may go with that (ns).
     pub(super) queued_ns: u64,
-    /// Running time of all threads, with what is done by other CPUs in their stead (ns).
+    /// Running time of all threads, including work that moved to other CPUs (ns).
     pub(super) work_ns: u64,
 }
 
@@ -117,14 +119,14 @@ impl Model {
         self.of_thread.len().saturating_sub(1) as u32
     }
 
-    /// When threads that worked until a timer ended are through, if there are any; whom the changes concern most counts
-    /// most.
+    /// Mean end of the threads that worked until a timer ended, weighted by the time that the changes take
+    /// away from each. `None` if there are none.
     pub(super) fn when_timed_end(&self, ended: &[u64]) -> Option<u64> {
         let known = |timed: &Timed| ended.get(timed.thread as usize).copied().unwrap_or(timed.end);
         self.of_timed(known)
     }
 
-    /// The same of what was recorded.
+    /// The same mean for the recorded ends.
     pub(super) fn when_timed_ended(&self) -> Option<u64> {
         self.of_timed(|timed| timed.end)
     }

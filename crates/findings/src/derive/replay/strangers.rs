@@ -1,7 +1,7 @@
-//! What other programs would do if the program wanted the CPUs that they had.
+//! CPU use of other programs when the program would use the CPUs that they had.
 //!
-//! While a thread of the program queues, what others run is in its way, and stays. What they ran while nobody of the program
-//! wanted a CPU they would have shared with it: as they did where it did want one.
+//! While a thread of the program queues, other programs' runs stay as recorded. At other times other programs
+//! would share the CPU with the program, in the proportion measured while threads of the program queued.
 
 use holdup_events::tables::ThreadState;
 use holdup_events::{Timestamp, Trace};
@@ -9,20 +9,20 @@ use holdup_events::{Timestamp, Trace};
 use crate::derive::cover::{Cover, Span};
 use crate::derive::timelines::Timelines;
 
-/// When threads of the program queued, and what strangers take where they meet the program.
+/// When threads of the program queued, and other programs' share of contended CPUs.
 pub(super) struct Strangers {
     queues: Cover,
-    /// Of a CPU that both want (0 to 1).
+    /// Other programs' share of a CPU that both compete for (0 to 1).
     part: f64,
 }
 
 impl Strangers {
-    /// They have all that they had.
+    /// Other programs keep all CPU time that they had.
     pub(super) fn staying() -> Strangers {
         Strangers { queues: Cover::default(), part: 1.0 }
     }
 
-    /// As they did where they met the program.
+    /// Other programs keep the share that they had while threads of the program queued.
     pub(super) fn new(trace: &Trace, timelines: &Timelines) -> Strangers {
         let slices = trace.target_threads().flat_map(|thread| trace.slices.of(thread));
         let mut own_ns = 0;
@@ -42,12 +42,12 @@ impl Strangers {
         strangers
     }
 
-    /// How long somebody queued within that run (ns).
+    /// Time within that run in which a thread of the program queued (ns).
     fn met_ns(&self, run: Span) -> u64 {
         self.queues.within(run).map(|(from, to)| to.since(from).0).sum()
     }
 
-    /// What a run would be: where it begins, and how long it is (ns).
+    /// The pieces of a run after sharing: start and length (ns).
     pub(super) fn pieces(&self, (from, to): Span) -> Vec<(Timestamp, u64)> {
         let mut pieces = Vec::new();
         let mut at = from;
