@@ -9,38 +9,38 @@ use super::folding::matches;
 use super::observations::{Observation, Selection, observe};
 use super::tally::Tally;
 
-/// What one place in the code cost.
+/// Cost of one place in the code.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Spot {
     /// There itself.
     pub own: Tally,
-    /// In what is called from there; a recursive call counts once.
+    /// Time in calls made from there. A recursive call counts once.
     pub below: Tally,
-    /// Source file as the debug information names it, of the innermost inlined call; empty if not known.
+    /// Source file of the innermost inlined call, as in the debug information. Empty if unknown.
     pub file: String,
-    /// Line in it, from 1; 0 if not known.
+    /// Line in `file`, from 1. 0 if unknown.
     pub line: u32,
 }
 
 /// A function's cost by place.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FunctionCost {
-    /// Its name for people; of code without a symbol, that of its first place seen.
+    /// Display name of the function. For code without a symbol, the name of the first place seen.
     pub function: String,
     /// Path of its binary as the process saw it.
     pub module: String,
-    /// Build id of the binary as it was mapped; empty if not known.
+    /// Build id of the mapped binary. Empty if unknown.
     pub build_id: Vec<u8>,
     /// Offset in the file at which the function begins, if it has a symbol.
     pub start: Option<u64>,
-    /// By offset in the binary's file. Of a call, an offset within the call instruction.
+    /// By offset in the binary's file. For a call, an offset within the call instruction.
     pub spots: BTreeMap<u64, Spot>,
     /// All that the selection holds, of every function.
     pub all: Tally,
 }
 
 impl FunctionCost {
-    /// Its time between two offsets.
+    /// Time between two offsets.
     pub fn between(&self, from: u64, to: u64) -> Spot {
         let mut sum = Spot::default();
         for spot in self.spots.range(from..to.max(from)).map(|(_, spot)| spot) {
@@ -88,7 +88,7 @@ fn wanted(trace: &Trace, pattern: &str) -> BTreeSet<FrameId> {
         let found: BTreeSet<FrameId> =
             ids().filter(user).filter(|id| meant(&trace.frame_name(*id))).collect();
         if !found.is_empty() {
-            // One that has no symbol stands for its whole function, whose other places have other names.
+            // A place without a symbol represents its whole function, whose other places have other names.
             let bare: BTreeSet<&str> = found
                 .iter()
                 .map(|id| &trace.frames[id.index()])

@@ -1,7 +1,8 @@
-//! Where memory was allocated: by site, around a function, by thread; what still lives, and who freed it.
+//! Memory allocations by site, around a function, and by thread: allocated, still live, and freed by other
+//! threads.
 //!
-//! From drawn allocations (`allocations` of the trace), so every figure carries its error. A **site** is the program's own
-//! function nearest to the allocator.
+//! The input is sampled allocations (`allocations` of the trace), so every value has an error. A **site** is
+//! the program's own function nearest to the allocator.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -21,58 +22,59 @@ use crate::descriptors::Descriptors;
 /// One function that allocates.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Site {
-    /// Its name; `module+0xstart` without symbols.
+    /// Function name, or `module+0xstart` without symbols.
     pub function: String,
     /// Path of its binary.
     pub module: String,
-    /// Source file of the line that allocates most; empty if not known.
+    /// Source file of the line that allocates most. Empty if unknown.
     pub file: String,
-    /// That line, 0 if not known.
+    /// Line that allocates most. 0 if unknown.
     pub line: u32,
     /// All that it allocated.
     pub all: Amount,
-    /// What of it was not freed.
+    /// Memory that was not freed.
     pub live: Amount,
-    /// What of it another thread freed than the one that allocated it.
+    /// Memory that another thread freed.
     pub freed_by_others: Amount,
 }
 
-/// What one thread allocated and another one freed.
+/// Memory that one thread allocated and another one freed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Handed {
-    /// Who allocated.
+    /// Allocating thread.
     pub from: ThreadId,
-    /// Who freed.
+    /// Freeing thread.
     pub to: ThreadId,
-    /// What.
+    /// Amount of memory.
     pub amount: Amount,
 }
 
-/// Neighbours of a function, each with what was allocated through it.
+/// Callers and callees of a function, each with the memory allocated through it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Around {
     /// Through the function, all in all.
     pub all: Amount,
-    /// Its callers; `None` where it is the root.
+    /// Callers. `None` if the function is the root.
     pub callers: Vec<(Option<PlaceId>, Amount)>,
-    /// What it calls; `None`: it allocates itself.
+    /// Callees. `None` if the function allocates itself.
     pub callees: Vec<(Option<PlaceId>, Amount)>,
 }
 
 /// All of it, over a part of a recording.
 #[derive(Clone, Debug, Default)]
 pub struct Allocated {
-    /// One byte in so many was drawn; of weights, their mean; 0 if none was.
+    /// Sampling interval in bytes. For weights, the mean weight. 0 if nothing was sampled.
     pub every_bytes: u64,
-    /// Frees were told; not of weights.
+    /// Whether frees were recorded. False for weights.
     pub frees_known: bool,
-    /// No allocations: what lived when a collector counted.
+    /// Whether the rows are a collector's census of live memory instead of allocations.
     pub is_census: bool,
-    /// Everything that was allocated; of a census, everything that lived.
+    /// All allocated memory. For a census, all live memory.
     pub all: Amount,
-    /// What was not freed, to the end of the part; with what had been allocated before, where the recording has that.
+    /// Memory not freed until the end of the selected part. Includes memory allocated before the recording if
+    /// the trace has it.
     pub live: Amount,
-    /// What another thread freed than the one that allocated it.
+    /// Memory that another thread than the allocating one freed.
     pub freed_by_others: Amount,
     /// The site of the most bytes first.
     pub sites: Vec<Site>,
@@ -82,12 +84,12 @@ pub struct Allocated {
     pub handed: Vec<Handed>,
     /// Row = [`PlaceId`].
     pub places: Vec<Place>,
-    /// Distinct folded stacks, root first, with what was allocated there.
+    /// Distinct folded stacks, root first, with the memory allocated there.
     pub paths: Vec<(Vec<PlaceId>, Amount)>,
 }
 
 impl Allocated {
-    /// What was allocated in a part of the recording by its threads; classes of time do not matter.
+    /// Sums the allocations of the selected threads and time range. The selection's classes have no effect.
     pub fn derive(trace: &Trace, selection: &Selection, folding: &Folding) -> Allocated {
         if trace.allocations.is_empty() {
             return Allocated::default();
@@ -126,7 +128,7 @@ impl Allocated {
     }
 }
 
-/// The most bytes first; what is equal by its key.
+/// Most bytes first. Equal rows are sorted by key.
 fn most_first<K: Ord + Copy>(sums: BTreeMap<K, Amount>) -> Vec<(K, Amount)> {
     let mut rows: Vec<(K, Amount)> = sums.into_iter().collect();
     rows.sort_by_key(|(key, amount)| (std::cmp::Reverse(amount.bytes()), *key));
@@ -146,7 +148,7 @@ struct Sums<'a> {
     trace: &'a Trace,
     own: OwnFrames,
     allocates: Vec<bool>,
-    /// By stack: the site's frame, and the one that stands for its function.
+    /// By stack: the site's frame, and the frame that represents its function.
     site_of: HashMap<StackId, Option<(FrameId, FrameId)>>,
     sites: BTreeMap<Option<FrameId>, Growing>,
     threads: BTreeMap<ThreadId, Amount>,
@@ -180,7 +182,7 @@ impl<'a> Sums<'a> {
             growing.frames.entry(frame).or_default().add(row);
         }
         self.done.every_bytes = self.done.every_bytes.max(row.every_bytes);
-        // Together with allocations, a census has what was allocated before them.
+        // If the trace also has allocations, a census holds the memory allocated before them.
         let is_older = row.is_census() && !self.done.is_census;
         let is_allocated = !is_older;
         self.done.frees_known &= is_older || !row.is_weight();
@@ -208,7 +210,8 @@ impl<'a> Sums<'a> {
         self.by_path.entry(path).or_default().add(row);
     }
 
-    /// The program's own function nearest to the allocator; else the nearest of anybody.
+    /// The program's own function nearest to the allocator. If there is none, the nearest function of any
+    /// module.
     fn site(&mut self, stack: StackId) -> Option<(FrameId, FrameId)> {
         let Sums { trace, own, allocates, site_of, .. } = self;
         *site_of.entry(stack).or_insert_with(|| {

@@ -1,6 +1,6 @@
-//! How many of the recorded stacks reach the thread's root, and why the others end before it.
+//! Number of recorded stacks that reach the thread's root, and why the others end before it.
 //!
-//! Counts stacks as they were taken, of the program's own threads: what they weigh in time is for the profile.
+//! Counts each recorded stack of the program's threads once, without weights.
 
 use std::collections::BTreeMap;
 
@@ -12,17 +12,17 @@ use holdup_events::{StackId, ThreadId, Trace};
 pub struct Ends(BTreeMap<StackEnd, u64>);
 
 impl Ends {
-    /// Stacks of which it is told how they end. (Imported ones do not tell, nor those without a user frame.)
+    /// Number of stacks with a known end. Imported stacks and stacks without a user frame have none.
     pub fn stacks(&self) -> u64 {
         self.0.iter().filter(|(end, _)| **end != StackEnd::Unknown).map(|(_, count)| count).sum()
     }
 
-    /// Those that reach the thread's root.
+    /// Number of stacks that reach the thread's root.
     pub fn complete(&self) -> u64 {
         self.count(StackEnd::Root)
     }
 
-    /// Those of one end.
+    /// Number of stacks with that end.
     pub fn count(&self, end: StackEnd) -> u64 {
         self.0.get(&end).copied().unwrap_or(0)
     }
@@ -32,7 +32,7 @@ impl Ends {
         self.0.iter().map(|(end, count)| (*end, *count))
     }
 
-    /// Those that end before the root, the most first.
+    /// Ends before the root with their number of stacks. Most frequent first.
     pub fn cut_short(&self) -> Vec<(StackEnd, u64)> {
         let told = |end: &StackEnd| ![StackEnd::Unknown, StackEnd::Root].contains(end);
         let mut cut: Vec<_> = self.all().filter(|(end, _)| told(end)).collect();

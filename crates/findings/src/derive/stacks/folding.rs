@@ -1,17 +1,17 @@
-//! Which frames a reader wants to see: built-in rules, and the user's.
+//! Frame folding: which frames are shown, by built-in rules and by the user's.
 //!
-//! A rule is a verb, a pattern and, of `merge`, a name:
-//! - `hide PATTERN`: the frame goes, its callees belong to its caller
-//! - `root PATTERN`: what called it goes: it is the same work whoever triggered it
-//! - `leaf PATTERN`: what it calls goes: its inside is nobody's interest
-//! - `merge PATTERN NAME`: neighbouring frames that match become one of that name
+//! A rule is a verb, a pattern and, for `merge`, a name:
+//! - `hide PATTERN`: removes the frame. Its callees move to its caller.
+//! - `root PATTERN`: removes the frame's callers, because the work is the same for every caller.
+//! - `leaf PATTERN`: removes the frame's callees.
+//! - `merge PATTERN NAME`: replaces adjacent frames that match by one frame with that name.
 //!
-//! A pattern is a function's name in which `*` stands for anything; `FILE!FUNCTION` also asks for the binary's
-//! file name. Repetition of up to [`CYCLE_MAX`] frames (recursion) is shown once.
+//! A pattern is a function name in which `*` matches any text. `FILE!FUNCTION` also matches the binary's file
+//! name. Recursion in cycles of up to [`CYCLE_MAX`] frames is shown once.
 
 use super::places::{Place, PlaceId, Places};
 
-/// What to do with a frame that matches.
+/// Action for a frame that matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Verb {
     Hide,
@@ -32,46 +32,46 @@ pub struct Rule {
 /// A text that is no rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is no folding rule; write `hide PATTERN`, `root PATTERN`, `leaf PATTERN` or `merge PATTERN NAME`"
+    "`{0}` is not a folding rule; write `hide PATTERN`, `root PATTERN`, `leaf PATTERN` or `merge PATTERN NAME`"
 )]
 pub struct NoRule(String);
 
 /// Rules that hold unless they are turned off, with the reason.
 const BUILT_IN: &[(&str, &str)] = &[
-    ("root asm_sysvec_*", "an interrupt is not the work of whom it hit"),
-    ("root asm_common_interrupt", "the same, of a device"),
-    ("root common_interrupt", "the same, of a device"),
+    ("root asm_sysvec_*", "an interrupt is not work of the thread that it interrupts"),
+    ("root asm_common_interrupt", "a device interrupt likewise"),
+    ("root common_interrupt", "a device interrupt likewise"),
     ("root asm_exc_nmi", "the same"),
-    ("hide entry_SYSCALL_64*", "the way into the kernel, the same of every syscall"),
-    ("hide entry_SYSRETQ*", "the way out"),
+    ("hide entry_SYSCALL_64*", "syscall entry, the same for every syscall"),
+    ("hide entry_SYSRETQ*", "the exit path"),
     ("hide do_syscall_64", "the same"),
     ("hide x64_sys_call", "the same"),
     ("hide do_syscall_x64", "the same"),
-    ("hide asm_exc_page_fault", "the way into the kernel, the same of every fault"),
-    ("hide ret_from_fork*", "the begin of every thread"),
-    ("hide __libc_start_main*", "the begin of every C program"),
+    ("hide asm_exc_page_fault", "page fault entry, the same for every fault"),
+    ("hide ret_from_fork*", "the start of every thread"),
+    ("hide __libc_start_main*", "the start of every C program"),
     ("hide __libc_start_call_main", "the same"),
-    ("hide libc*!start_thread", "the begin of every thread of the C library"),
+    ("hide libc*!start_thread", "the start of every thread of the C library"),
     ("hide libc*!*clone3", "the same"),
     ("hide libc*!*clone", "the same"),
-    ("hide core::ops::function::FnOnce::call_once*", "Rust's way into a closure"),
+    ("hide core::ops::function::FnOnce::call_once*", "Rust's call into a closure"),
     ("hide core::ops::function::impls::*call_*", "the same"),
     ("hide <alloc::boxed::Box<* as core::ops::function::Fn*", "the same"),
-    ("hide std::sys::backtrace::__rust_*_short_backtrace", "a mark for backtraces"),
-    ("hide std::sys_common::backtrace::__rust_*_short_backtrace", "the same, before Rust 1.81"),
-    ("hide std::panicking::try*", "Rust's net under a thread"),
+    ("hide std::sys::backtrace::__rust_*_short_backtrace", "a marker for backtraces"),
+    ("hide std::sys_common::backtrace::__rust_*_short_backtrace", "the same before Rust 1.81"),
+    ("hide std::panicking::try*", "Rust's panic handler below a thread"),
     ("hide std::panicking::catch_unwind*", "the same"),
     ("hide std::panic::catch_unwind*", "the same"),
-    ("hide std::rt::lang_start*", "the begin of every Rust program"),
-    ("hide runtime.goexit*", "the begin of every goroutine"),
-    ("hide runtime.mstart*", "the begin of every thread of Go"),
-    ("hide runtime.systemstack", "Go's change of stacks"),
+    ("hide std::rt::lang_start*", "the start of every Rust program"),
+    ("hide runtime.goexit*", "the start of every goroutine"),
+    ("hide runtime.mstart*", "the start of every thread of Go"),
+    ("hide runtime.systemstack", "Go's stack switch"),
     ("hide runtime.asmcgocall*", "the same"),
-    ("hide caml_start_program", "OCaml's way in from C"),
-    ("hide caml_startup*", "the begin of every OCaml program"),
+    ("hide caml_start_program", "OCaml's entry from C"),
+    ("hide caml_startup*", "the start of every OCaml program"),
     ("hide caml_main", "the same"),
-    ("hide caml_c_call*", "OCaml's way out to C"),
-    ("hide _PyEval_Vector", "Python's way from a call to the evaluation of its body"),
+    ("hide caml_c_call*", "OCaml's call into C"),
+    ("hide _PyEval_Vector", "Python's step from a call to the evaluation of its body"),
     ("hide _PyEval_EvalFrame", "the same"),
     ("hide function_code_fastcall", "the same"),
     ("hide _PyFunction_Vectorcall*", "the same"),
@@ -89,7 +89,7 @@ pub const CYCLE_MAX: usize = 4;
 pub struct Folding {
     rules: Vec<Rule>,
     recursion: bool,
-    /// What the compiler inlined belongs to the function that holds its code.
+    /// Whether inlined functions are attributed to the function that contains their code.
     pub(super) no_inlined: bool,
 }
 
@@ -105,7 +105,7 @@ impl Folding {
         Folding { rules, recursion: true, no_inlined: false }
     }
 
-    /// These and more; recursion is folded as soon as any rule is there.
+    /// Adds rules. Recursion is folded if there is any rule.
     #[must_use]
     pub fn with(mut self, rules: impl IntoIterator<Item = Rule>) -> Folding {
         self.rules.extend(rules);
@@ -113,7 +113,7 @@ impl Folding {
         self
     }
 
-    /// By symbol: without the functions that the compiler inlined into others, as tools say it that read no debug
+    /// Attributes inlined functions to the symbol that contains them, like tools that do not read debug
     /// information.
     #[must_use]
     pub fn without_inlined(self) -> Folding {
@@ -125,10 +125,10 @@ impl Folding {
         BUILT_IN
     }
 
-    /// Rules of a text, one a line; `#` begins a comment.
+    /// Parses rules, one per line. `#` begins a comment.
     ///
     /// # Errors
-    /// The first line that is none.
+    /// Returns the first line that is not a rule.
     pub fn parse_rules(text: &str) -> Result<Vec<Rule>, NoRule> {
         let lines = text.lines().map(|line| line.split('#').next().unwrap_or("").trim());
         lines.filter(|line| !line.is_empty()).map(str::parse).collect()
@@ -170,7 +170,7 @@ impl Rule {
     }
 }
 
-/// Whether `pattern`, in which `*` stands for anything, is all of `text`.
+/// Whether `pattern` matches all of `text`. `*` matches any text.
 pub fn matches(pattern: &str, text: &str) -> bool {
     let Some((head, rest)) = pattern.split_once('*') else { return pattern == text };
     let Some(mut left) = text.strip_prefix(head) else { return false };
@@ -185,7 +185,7 @@ pub fn matches(pattern: &str, text: &str) -> bool {
     left.len() >= tail.len() && left.ends_with(tail)
 }
 
-/// What the rules say of one place.
+/// Result of all rules for one place.
 #[derive(Clone, Debug, Default)]
 struct Verdict {
     hide: bool,
@@ -194,7 +194,7 @@ struct Verdict {
     merge: Option<PlaceId>,
 }
 
-/// Folds path after path, remembering what it found of each place.
+/// Folds paths, and caches the verdict for each place.
 pub(super) struct Folder<'a> {
     pub(super) folding: &'a Folding,
     verdicts: Vec<Option<Verdict>>,
@@ -205,7 +205,7 @@ impl<'a> Folder<'a> {
         Folder { folding, verdicts: Vec::new() }
     }
 
-    /// A path (root first) as the reader wants to see it; never empty if it was not.
+    /// Folds a path (root first). The result is empty only if `path` is.
     pub(super) fn fold(&mut self, places: &mut Places, path: Vec<PlaceId>) -> Vec<PlaceId> {
         if self.folding.rules.is_empty() && !self.folding.recursion {
             return path;

@@ -1,7 +1,8 @@
-//! Stacks with the time they stand for: flat profiles, trees, callers and callees.
+//! Stacks with their time: flat profiles, trees, callers and callees.
 //!
-//! [`observations`] gives each sample and each blocked slice its weight, [`folding`] says which frames a reader
-//! wants to see, [`profile`] adds up; [`wakers`] lets each wait's stack go on with those who ended it. Frames are grouped by module and function, never by address.
+//! [`observations`] computes the weight of each sample and each blocked slice. [`folding`] decides which
+//! frames are shown. [`profile`] has the sums. [`wakers`] extends each wait's stack with its wakers. Frames
+//! are grouped by module and function, never by address.
 
 pub mod addresses;
 pub mod allocated;

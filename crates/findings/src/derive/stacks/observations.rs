@@ -1,12 +1,19 @@
-//! What each on-CPU sample and each blocked slice's stack stands for, in time.
+//! Weights: the time that each on-CPU sample and each blocked slice's stack represents.
 //!
-//! Totals by thread and class are the ledger's and exact (but for the sampled split of running time); stacks
-//! only say how they divide. Where every stack was taken, a slice weighs its own length. Where a stack was taken with
-//! probability 1/n, a slice with one stands for n like it: its length × n, scaled within each *stratum* (one thread, one
-//! wait reason, lengths within a factor of four) to the exact time of all the stratum's slices. That is the usual
-//! ratio estimate: unbiased but for a term of the order 1/count, and the sums hold, thread by thread. A thread that lived
-//! too short to be seen in a stratum is lent the stacks of threads of its name in processes of the same name (a program
-//! may be thousands of them); without any, its time stays time without a stack.
+//! Totals by thread and class are those of the ledger. They are exact, except for the sampled split of
+//! running time. Stacks only divide them.
+//!
+//! - If every stack was recorded, a slice's weight is its own length.
+//! - If stacks were recorded with probability 1/n, a slice with a stack represents n similar slices. Its raw
+//!   weight is its length × n.
+//!
+//! Raw weights are scaled within a *stratum* (one thread, one wait reason, lengths within a factor of four).
+//! Their sum is then the exact time of all the stratum's slices. This is a ratio estimator: its bias is of
+//! the order 1/count, and the totals hold for each thread.
+//!
+//! If a thread has no stack in a stratum, it gets the stacks of threads with its name in processes with the
+//! same name. A program may have thousands of short-lived threads. If there are no such stacks, its time
+//! stays without a stack.
 
 use std::collections::BTreeMap;
 
@@ -21,18 +28,18 @@ use crate::derive::split::Split;
 use crate::derive::untimed::{SHOWN_NS, has_untimed_samples};
 use crate::descriptors::Descriptors;
 
-/// Which part of the recording is looked at.
+/// Selected part of the recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selection {
     /// Classes of time, indexed by `Class as usize`.
     pub classes: [bool; CLASSES],
-    /// Only these threads; all of the program if `None`.
+    /// Selected threads. `None` selects all threads of the program.
     pub threads: Option<Vec<ThreadId>>,
     /// From when on.
     pub from: Timestamp,
     /// Until when.
     pub to: Timestamp,
-    /// What tells the classes that only a runtime's own code tells.
+    /// Descriptors of runtimes, for the classes that only a runtime's own code identifies.
     pub descriptors: Descriptors,
 }
 
@@ -57,7 +64,7 @@ impl Selection {
         narrowed
     }
 
-    /// This class is looked at.
+    /// Whether the class is selected.
     pub fn has(&self, class: Class) -> bool {
         self.classes[class as usize]
     }
@@ -68,42 +75,42 @@ impl Selection {
     }
 }
 
-/// What an observation's weight rests on.
+/// Source of an observation's weight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Basis {
-    /// It is the time itself.
+    /// Exact time of the slice.
     #[default]
     Exact,
-    /// An on-CPU sample stands for its share of the running time.
+    /// Share of the running time that an on-CPU sample represents.
     Samples,
-    /// A slice stands for others like it of which no stack was taken.
+    /// A slice represents similar slices whose stack was not recorded.
     Slices,
 }
 
-/// One stack with the time that it stands for.
+/// One stack with its time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Observation {
-    /// Whose.
+    /// Thread that the time belongs to.
     pub thread: ThreadId,
     /// Of which class.
     pub class: Class,
     /// Blocked: for what.
     pub reason: WaitReason,
-    /// [`StackId::NONE`]: time of which no stack tells.
+    /// The stack. [`StackId::NONE`] for time without a stack.
     pub stack: StackId,
-    /// The thread that the stack is of: another than `thread` if it is lent.
+    /// Thread that the stack was recorded for. Differs from `thread` if the stack is lent.
     pub seen_of: ThreadId,
     /// When: the sample's moment, the slice's start. 0 of time without a stack.
     pub at: Timestamp,
-    /// Length of the slice itself; 0 of a sample.
+    /// Length of the slice. 0 for a sample.
     pub length: Duration,
-    /// The time that it stands for (ns).
+    /// Weight: the time that the observation represents (ns).
     pub weight_ns: u64,
-    /// What that rests on.
+    /// Source of the weight.
     pub basis: Basis,
-    /// The stack is that of another thread of the same name: of this one none was taken.
+    /// Whether the stack is from another thread with the same name, because none of this thread was recorded.
     pub lent: bool,
-    /// Its part of the variance of sums (ns²): weight² × (1 - probability that it was taken).
+    /// Contribution to the variance of sums (ns²): weight² × (1 - probability that the stack was recorded).
     pub doubt: f64,
 }
 
@@ -130,9 +137,9 @@ impl Default for Observation {
 pub struct Observed {
     /// By thread, class, time. Their weights sum to `total_ns`.
     pub observations: Vec<Observation>,
-    /// Time of each class that was looked at (ns).
+    /// Time of each selected class (ns).
     pub classes: ByClass,
-    /// Their sum.
+    /// Sum of `classes` (ns).
     pub total_ns: u64,
     /// On-CPU samples that running time is divided by.
     pub samples: u64,
@@ -142,17 +149,18 @@ pub struct Observed {
     pub slices: u64,
     /// How many of them have a stack.
     pub slices_with_stack: u64,
-    /// Some stacks of blocked threads stand for others, too.
+    /// Whether some stacks of blocked slices represent other slices.
     pub slices_sampled: bool,
-    /// Waits with a stack that a thread of the program ended; like the next, only where wakers were asked for.
+    /// Waits with a stack that a thread of the program ended. Only counted if wakers were requested, like
+    /// `wakers_with_stack`.
     pub wakers: u64,
     /// How many of them have their waker's stack.
     pub wakers_with_stack: u64,
-    /// Some of those stand for others, too.
+    /// Whether some wakers' stacks represent other wakeups.
     pub wakers_sampled: bool,
 }
 
-/// What makes observations alike.
+/// Key of similar observations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Kind {
     basis: Basis,
@@ -162,19 +170,19 @@ struct Kind {
     magnitude: u32,
 }
 
-/// What is alike of one thread.
+/// Similar observations of one thread.
 #[derive(Clone, Debug, Default)]
 struct Stratum {
     /// Exact time of all of it (ns).
     total_ns: u64,
-    /// Those with a stack.
+    /// Observations with a stack.
     seen: Vec<Seen>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     observation: Observation,
-    /// What it would weigh if nothing were known of the total.
+    /// Weight before scaling to the known total.
     raw: u64,
     /// Probability that its stack was not taken.
     missed: f64,
@@ -255,7 +263,7 @@ impl Stratum {
     }
 }
 
-/// Threads that do the same, as far as names tell.
+/// Threads with the same name in processes with the same name.
 #[derive(Default)]
 struct Alike {
     seen: Vec<Seen>,
@@ -264,8 +272,8 @@ struct Alike {
 }
 
 impl Alike {
-    /// Hands the stacks on, and lends them to the threads that have none: both laid end to end, each unseen
-    /// thread gets those that lie beside it.
+    /// Outputs the observations, and lends their stacks to the threads without stacks. Both lists are laid
+    /// end to end, and each thread without stacks gets the stacks at its own position.
     fn finish(self, kind: Kind, out: &mut Vec<Observation>) {
         let raw: u128 = self.seen.iter().map(|one| u128::from(one.raw)).sum();
         let unseen: u128 = self.unseen.iter().map(|(_, ns)| u128::from(*ns)).sum();
@@ -446,7 +454,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Adds time of which no stack tells, one observation for all that is alike.
+    /// Adds time without a stack, as one observation per class and reason.
     fn without_stack(&self, part: &mut Part, class: Class, reason: WaitReason, ns: u64) {
         if ns == 0 || !self.selection.has(class) {
             return;

@@ -12,18 +12,18 @@ use super::folding::matches;
 pub struct PlaceId(pub u32);
 
 impl PlaceId {
-    /// Its row.
+    /// Row of the place.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// A function, or what stands in its place.
+/// A function, or a marker such as "(no stack)".
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Place {
     /// Name for people: the function, `module+0xoffset`, or words in brackets.
     pub name: String,
-    /// Path of the binary as the process saw it, `[kernel]`, …; empty if not known.
+    /// Path of the binary as the process saw it, or `[kernel]`, …. Empty if unknown.
     pub module: String,
     /// Where the code is.
     pub kind: FrameKind,
@@ -36,8 +36,8 @@ impl Place {
     }
 }
 
-/// Of the places that were `seen`, those that a user means by `pattern`: those of that very name; else those that match it with
-/// its `*`; else those whose name holds it.
+/// Places in `seen` that match `pattern`. Exact names come first, then matches with `*`, then names that
+/// contain it. Returns the first of these groups that is not empty.
 pub(super) fn find<'a>(
     places: &[Place],
     seen: impl Iterator<Item = &'a PlaceId>,
@@ -103,8 +103,8 @@ impl<'a> Places<'a> {
         place
     }
 
-    /// The places of a stack, root first, those of inlined calls with the others or not. One that was cut short begins
-    /// with a place that says so.
+    /// Places of a stack, root first, with inlined calls unless `no_inlined`. A stack that was cut short
+    /// begins with a marker.
     pub(super) fn of_stack(&mut self, stack: StackId, no_inlined: bool) -> Vec<PlaceId> {
         let is_inlined =
             |frame: &FrameId| self.trace.frames.get(frame.index()).is_some_and(|frame| frame.inlined);

@@ -10,10 +10,10 @@ use super::places::{Place, PlaceId, Places, find};
 use super::tally::Tally;
 use crate::derive::class::{CLASSES, Class};
 
-/// One stack of one thread in one class, and the time it stands for.
+/// One stack of one thread in one class, with its time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StackUse {
-    /// Whose.
+    /// The thread.
     pub thread: ThreadId,
     /// Of which class.
     pub class: Class,
@@ -34,23 +34,23 @@ pub struct FlatRow {
     pub place: PlaceId,
     /// In itself.
     pub own: Tally,
-    /// In itself and in what it called; a recursive function counts once.
+    /// Time in the function and in its callees. A recursive function counts once.
     pub cumulated: Tally,
 }
 
-/// What calls a function, and what it calls. Each list sums to the function's cumulated time.
+/// Callers and callees of a function. Each list sums to the function's cumulated time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Neighbours {
-    /// Callers of its outermost call; `None` where it is the root of the stack.
+    /// Callers of its outermost call. `None` if the function is the root of the stack.
     pub callers: Vec<(Option<PlaceId>, Tally)>,
-    /// What its outermost call called; `None` is its own time.
+    /// Callees of its outermost call. `None` is the function's own time.
     pub callees: Vec<(Option<PlaceId>, Tally)>,
 }
 
 /// The weighed stacks of a selection, folded.
 #[derive(Clone, Debug, Default)]
 pub struct Profile {
-    /// What it rests on. Its observations are dropped.
+    /// The observations behind the profile, without the list of single observations.
     pub observed: Observed,
     /// Row = [`PlaceId`].
     pub places: Vec<Place>,
@@ -60,7 +60,7 @@ pub struct Profile {
     pub stacks: Vec<StackUse>,
     /// All of it together.
     pub all: Tally,
-    /// Places that stand for "no stack", by class.
+    /// Markers for time without a stack, by class.
     pub(super) bare: [Option<PlaceId>; CLASSES],
 }
 
@@ -85,12 +85,12 @@ impl Profile {
         profile
     }
 
-    /// The same without the stacks that are not wanted. `all` stays what was known of the whole: what is left is a part of it.
+    /// Drops the stacks that `wanted` rejects. `all` still counts them, because the rest is a share of it.
     pub fn keep(&mut self, wanted: impl Fn(&StackUse) -> bool) {
         self.stacks.retain(wanted);
     }
 
-    /// What its stacks stand for together.
+    /// Sum of the stacks that were kept.
     pub fn kept(&self) -> Tally {
         let mut sum = Tally::default();
         self.stacks.iter().for_each(|stack| sum.merge(&stack.tally));
@@ -102,7 +102,7 @@ impl Profile {
         &self.places[id.index()]
     }
 
-    /// It stands for time without a stack.
+    /// Whether the place is a marker for time without a stack.
     pub fn is_bare(&self, id: PlaceId) -> bool {
         self.bare.contains(&Some(id))
     }
@@ -128,8 +128,8 @@ impl Profile {
         rows
     }
 
-    /// Functions that a user means by `pattern`: those of that very name; else those that match it with its `*`;
-    /// else those whose name holds it.
+    /// Functions that match `pattern`. Exact names come first, then matches with `*`, then names that contain
+    /// it. Returns the first of these groups that is not empty.
     pub fn find(&self, pattern: &str) -> BTreeSet<PlaceId> {
         find(&self.places, self.paths.iter().flatten(), pattern)
     }
@@ -192,7 +192,7 @@ impl Profile {
 /// Weighed stacks in the order of time, for formats that show when.
 #[derive(Clone, Debug, Default)]
 pub struct Timeline {
-    /// Each observation with the row of its path; by thread, then time.
+    /// Each observation with the row of its path, by thread, then time.
     pub rows: Vec<(Observation, usize)>,
     /// Row = [`PlaceId`].
     pub places: Vec<Place>,

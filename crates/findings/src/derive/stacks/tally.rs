@@ -3,7 +3,7 @@
 use super::observations::{Basis, Observation};
 use crate::derive::split::ERRORS_95;
 
-/// What was estimated from one kind of observation.
+/// Estimated part of a sum, for one kind of observation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Part {
     ns: f64,
@@ -12,7 +12,7 @@ struct Part {
     count: u64,
 }
 
-/// Time that some stacks stand for.
+/// Time that a set of stacks represents, with its error.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Tally {
     /// How much (ns).
@@ -65,8 +65,9 @@ impl Tally {
         self.on_cpu.ns + self.blocked.ns == 0.0
     }
 
-    /// Half the width of the 95 % interval (ns) of this part of `all`, whose own total is known. 0 if nothing in it was
-    /// estimated; else never 0, since no hit among ten samples does not mean never.
+    /// Half the width of the 95 % confidence interval (ns) of this part of `all`, whose own total is known. 0
+    /// if nothing was estimated. Otherwise greater than 0, because no hit in ten samples does not prove a
+    /// share of zero.
     pub fn error_ns(&self, all: &Tally) -> u64 {
         let variance = variance(&self.on_cpu, &all.on_cpu) + variance(&self.blocked, &all.blocked);
         (ERRORS_95 * variance.sqrt()).round() as u64

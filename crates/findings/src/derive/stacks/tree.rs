@@ -61,7 +61,7 @@ impl Tree {
         growing.finish(profile)
     }
 
-    /// Nodes with their depth in the order of printing; `enters` says whether a node (and all below) is shown.
+    /// Nodes with their depth, in print order. A node and its subtree are left out if `enters` returns false.
     pub fn walk(&self, enters: impl Fn(&Node) -> bool) -> Vec<(usize, &Node)> {
         let mut out = Vec::new();
         let mut open: Vec<(usize, usize)> = self.roots.iter().rev().map(|row| (0, *row)).collect();

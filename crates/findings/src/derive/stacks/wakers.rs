@@ -1,10 +1,11 @@
-//! Waker chains: the stack of each wait, who ended it, and the stack with which that was done, leaf first, so that
-//! the two leaves meet: where one waited and what woke it. If the waker itself had waited meanwhile, who ended
-//! that wait follows, and so on: a chain graph. Weights are the time of the first wait.
+//! Waker chains: the stack of each wait, its waker, and the waker's stack. The waker's stack is leaf first,
+//! so that the waiting leaf and the waking leaf are adjacent. If the waker itself had waited during this
+//! wait, its own waker follows, and so on. Weights are the time of the first wait.
 //!
-//! Times and probabilities of waits are `observations`'. Where wakers' stacks were drawn, too, a wait with one stands
-//! for others of the same thread, reason, stack and waker; waits of which no such stack was taken keep their
-//! waker's name, and a place that says that there is no stack. Of later links only what was taken is shown.
+//! Times and probabilities of waits come from `observations`. If wakers' stacks were sampled too, a wait with
+//! a waker's stack represents waits with the same thread, reason, stack and waker. Waits without any such
+//! stack keep their waker's name and the marker [`NO_STACK`]. Later links of a chain only show recorded
+//! stacks.
 
 use std::collections::BTreeMap;
 
@@ -21,10 +22,10 @@ use crate::derive::class::Class;
 
 /// Wakers that one chain shows.
 pub const LINKS_MAX: usize = 5;
-/// A waker's last wait is looked for among so many of its slices.
+/// Maximum number of a waker's slices in which its last wait is searched.
 const LOOK_BACK: usize = 256;
-/// What stands for a waker's stack that was not taken.
-pub const NO_STACK: &str = "(no stack: the waker's)";
+/// Marker for a waker's stack that was not recorded.
+pub const NO_STACK: &str = "(no stack of the waker)";
 
 /// The profile of all waits of a selection, each stack going on with its wakers.
 pub fn derive(trace: &Trace, selection: &Selection, folding: &Folding) -> Profile {
@@ -68,7 +69,7 @@ pub fn derive(trace: &Trace, selection: &Selection, folding: &Folding) -> Profil
     sums.profile(Profile { observed, ..Profile::default() }, chains.paths)
 }
 
-/// What makes waits alike whose wakers' stacks were drawn.
+/// Key of waits with sampled wakers' stacks that represent each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Like {
     thread: ThreadId,
@@ -118,7 +119,8 @@ impl Stratum {
     }
 }
 
-/// A wait that stands for more: `every` is that of its waker's stack. Both draws are independent.
+/// Changes the weight of a wait that represents more waits. `every` is the sampling interval of its waker's
+/// stack. The two stacks are sampled independently.
 fn reweigh(seen: &mut Observation, weight_ns: u64, every: f64) {
     let missed = match seen.weight_ns {
         0 => 0.0,
@@ -136,7 +138,8 @@ struct Chains<'a> {
 }
 
 impl Chains<'_> {
-    /// The whole wait that an observation is of; `None` of time without a stack, which is many waits'.
+    /// The whole wait that an observation belongs to. `None` for time without a stack, which combines many
+    /// waits.
     fn wait_of(&self, seen: &Observation) -> Option<Slice> {
         if seen.stack == StackId::NONE {
             return None;
@@ -211,7 +214,7 @@ impl Chains<'_> {
             WakeContext::Thread if wakeup.waker == wakeup.wakee => "(woken by itself)".to_owned(),
             WakeContext::Thread => match self.trace.threads.get(wakeup.waker.index()) {
                 Some(thread) if thread.target => format!("(woken by {})", thread.name),
-                Some(thread) => format!("(woken by {}, not of the program)", thread.name),
+                Some(thread) => format!("(woken by {}, another program)", thread.name),
                 None => "(waker not known)".to_owned(),
             },
         };
