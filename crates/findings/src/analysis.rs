@@ -24,85 +24,85 @@ pub struct Derived {
     pub ledger: ledger::Ledger,
     /// The function in which most of the useful work is done.
     pub busiest: Option<busiest::Busiest>,
-    /// What much of the useful work is, if a descriptor knows it.
+    /// The kind of work that takes much of the useful time, if a descriptor knows it.
     pub known_work: Option<known_work::Known>,
     /// A function that is interpreted all along, and takes much of the work.
     pub interpreted: Option<interpreted::Interpreted>,
-    /// What each CPU did.
+    /// Time of each CPU by state.
     pub cpus: Vec<cpus::CpuUse>,
     /// Memory nodes, and moves between CPUs.
     pub nodes: nodes::Nodes,
     /// How each CPU spent its time by the kernel's account, over time.
     pub cpu_times: cpu_times::CpuTimes,
-    /// Each lock that somebody waited for, the costliest first.
+    /// Each lock that threads waited for, the costliest first.
     pub locks: Vec<locks::LockUse>,
     /// Syscalls by running time (sampled) and blocked time (exact), the costliest first.
     pub syscalls: Vec<syscalls::SyscallUse>,
     /// The windows in which syscalls were counted, and the rates found there.
     pub syscall_rates: syscall_rates::SyscallRates,
-    /// What those calls were made on, how they ended, how long they took and how much they moved.
+    /// The counted calls: their objects, results, durations and bytes.
     pub calls: calls::Calls,
-    /// Barriers, joins and other meetings, and who came late.
+    /// Barriers, joins and stop-the-world pauses, and the threads that arrived late.
     pub rendezvous: rendezvous::Rendezvous,
     /// Loops in which threads waited by running, the costliest first.
     pub spins: Vec<spin::SpinUse>,
     /// Memory that threads took from each other, the costliest first.
     pub lines: Vec<lines::SharedData>,
-    /// What memory was allocated where, if that was recorded.
+    /// Allocated memory by call stack, if allocations were recorded.
     pub allocated: stacks::Allocated,
-    /// What was done for the program's functions: copying, formatting, page faults.
+    /// Work done on behalf of the program's functions: copying, formatting, page faults.
     pub services: BTreeMap<services::Service, services::ServiceUse>,
     /// Pieces of work that threads hand out and wait for, by process, the most often first.
     pub regions: Vec<regions::Regions>,
-    /// Pools of threads, and what they do beside their tasks, the costliest first.
+    /// Thread pools, and the work of their threads outside tasks, the costliest first.
     pub tasks: Vec<tasks::Handing>,
     /// Page faults and shootdowns.
     pub paging: paging::Paging,
-    /// What collections cost, where a runtime told of them.
+    /// Cost of garbage collections, for runtimes that report them.
     pub gc: gc::Gc,
-    /// Who allocates what they collect.
+    /// The functions that allocate the memory that is collected.
     pub garbage: garbage::Garbage,
-    /// What hardware counted, if anything.
+    /// Hardware counters, if they were recorded.
     pub hardware: hardware::Hardware,
     /// How many threads ran, over time.
     pub parallelism: parallelism::Parallelism,
-    /// What kept threads off idle CPUs.
+    /// Why threads did not run on idle CPUs.
     pub occupancy: occupancy::Occupancy,
-    /// Who had what each blocked thread waited for; locks are numbered as in `occupancy.locks`.
+    /// The holder of each blocked thread's object. Locks are numbered as in `occupancy.locks`.
     pub holders: holders::Holders,
-    /// What holders of the worst locks did while others waited for them, by the lock's number.
+    /// State of the worst locks' holders while other threads waited, by the lock's number.
     pub lock_holding: Vec<lock_holding::LockHolding>,
     /// Locks that tasks of runtimes waited for.
     pub task_locks: task_locks::TaskLocks,
-    /// What was at the end of each chain of holders.
+    /// The state of the thread at the end of each chain of holders.
     pub blame: blame::Blame,
     /// The same by kind of wait.
     pub waits: Vec<blame::KindBlame>,
-    /// For whom threads waited at sockets.
+    /// The peers for which threads waited at sockets.
     pub peers: peers::Peers,
     /// Processes that waited for their children, the longest waiting first.
     pub children: Vec<children::Parent>,
-    /// What the run's length depended on.
+    /// The critical path of the run.
     pub critical_path: critical_path::CriticalPath,
     /// Each thread's part of the run's length, the greatest first.
     pub bottles: Vec<bottle::Bottle>,
-    /// Who asks another program and waits for the answer while nobody works for it.
+    /// Threads that send a request to another program and wait for the response while no thread works on it.
     pub asking: Vec<asking::Asking>,
-    /// Who asks a service in groups, and waits for the slowest answer of each.
+    /// Threads that send requests to a service in groups, and wait for the slowest response of each group.
     pub asked_in_groups: Vec<asked_in_groups::InGroups>,
     /// Processes that are alike, and how much each had to do.
     pub skews: Vec<skew::Skew>,
     /// Waits that a clock ended, by thread.
     pub clocked: Vec<clocked::Clocked>,
-    /// What the code of runtimes and libraries is for, sample by sample and wait by wait.
+    /// Groups of similar processes, and the amount of work of each process.
     pub roles: roles::Roles,
     /// The same as sums, runtime by runtime.
     pub runtimes: Vec<runtimes::RuntimeUse>,
-    /// What runtimes told of themselves.
+    /// Counts of the lanes, events and spans that each runtime reported.
     pub told: Vec<runtimes::Telling>,
 }
 
-/// What there is to say about a trace.
+/// The analysis of one trace.
 #[derive(Clone, Debug, Default)]
 pub struct Analysis {
     /// The facts.
@@ -118,7 +118,7 @@ pub struct Analysis {
 }
 
 impl Analysis {
-    /// That it computes, if its work is nearly all that there is.
+    /// The summary for a compute-bound program, if useful work takes nearly all of the CPU time.
     pub fn computes(&self, trace: &Trace) -> Option<Computes> {
         computing::of(trace, self)
     }
@@ -135,10 +135,11 @@ pub fn analyse_with(trace: &Trace, descriptors: &Descriptors) -> Analysis {
     complete(trace, &timelines, (roles, ledger))
 }
 
-/// What comes first, and takes the smaller part of the time: enough to draw every thread. [`complete`] goes on from here.
+/// The first and shorter part of the analysis, sufficient for the timeline of every thread. [`complete`]
+/// continues from here.
 #[derive(Clone, Debug, Default)]
 pub struct Begun {
-    /// Who ran on each CPU.
+    /// The threads that ran on each CPU.
     pub timelines: timelines::Timelines,
     /// See [`Derived::roles`].
     pub roles: roles::Roles,
@@ -193,7 +194,7 @@ pub fn complete(
         let endings = replay::Endings::new(whole);
         rendezvous::derive(trace, roles.sample_classes(), (timelines, &roles), &endings)
     };
-    // A path can only be walked alone: everything else is done meanwhile.
+    // The walk of the critical path is sequential. All other facts are derived in parallel with it.
     let path = || critical_path::derive(trace, &roles, &holders);
     let (critical_path, others) = parallel::both(path, || {
         let (blame, rendezvous) = parallel::both(|| blame::derive(facts), meetings);

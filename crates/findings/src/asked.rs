@@ -9,7 +9,7 @@ use crate::finding::{Evidence, Gain};
 use crate::scene::{EVIDENCE_MAX, Scene};
 use crate::wording::{count, percent, rounded, thread, time};
 
-/// So much of all running time is worth a word.
+/// Minimum share of all running time that is reported.
 const SHARE_MIN: f64 = 0.1;
 /// Fewer samples cannot place a share of a tenth.
 const SAMPLES_MIN: u64 = 100;
@@ -25,17 +25,18 @@ const COUNTING: [&str; 2] = ["syscalls", "syscall-windows"];
 pub struct Asked<'a> {
     /// Number of the syscall.
     pub syscall: i32,
-    /// Its name.
+    /// Name of the syscall.
     pub name: &'static str,
     /// The uses that they belong to, the most calls first.
     pub uses: Vec<&'a CallUse>,
     /// How many of the calls that were counted.
     pub calls: u64,
-    /// Of all calls of this number that were counted.
+    /// Number of counted calls of this syscall.
     pub of: u64,
 }
 
-/// Calls that a rule looks for, by syscall; `matches` says how many of a use's calls they are. Err if none were counted.
+/// Calls that a rule looks for, by syscall. `matches` returns the number of matching calls of a use. Err if
+/// no calls were counted.
 pub fn find<'a>(scene: &'a Scene, matches: impl Fn(&CallUse) -> u64) -> Result<Vec<Asked<'a>>, String> {
     let calls = &scene.derived.calls;
     if calls.by_object.is_empty() {
@@ -111,7 +112,7 @@ impl Asked<'_> {
         }
     }
 
-    /// What is said of all: how many, and what they take.
+    /// A sentence with the rate of these calls and their CPU time.
     pub fn said(&self, scene: &Scene, which: &str) -> String {
         let counted = match scene.derived.calls.exact {
             true => "all counted".to_owned(),
@@ -127,7 +128,7 @@ impl Asked<'_> {
         )
     }
 
-    /// On what, and by whom.
+    /// Sentences on the objects and callers of these calls.
     pub fn by_whom(&self, scene: &Scene) -> Vec<String> {
         let mut lines = Vec::new();
         let named: Vec<String> = self
@@ -167,7 +168,8 @@ impl Asked<'_> {
         sums.0 as f64 / sums.1.max(1) as f64
     }
 
-    /// At the most, all that these calls take; the least is not known.
+    /// Upper bound: all CPU time of these calls. The lower bound is 0, because the necessary calls are not
+    /// known.
     pub fn gain(&self, scene: &Scene) -> Gain {
         Gain { low: 0.0, high: scene.of_wall_if_run(self.cpu_ns(scene) as f64) }
     }

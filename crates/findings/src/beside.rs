@@ -1,5 +1,6 @@
-//! Threads that wait for a lock while all CPUs are busy, and hardly need one: a feed that sends and waits for its answer, a pump of
-//! messages. The CPUs have nothing to gain from their waiting, but what they wait for otherwise could go on beside the others' work.
+//! Threads that wait for a lock while all CPUs are busy, and need little CPU themselves: a thread that sends
+//! requests and waits for responses, or a message pump. Without the lock the CPUs gain nothing, but the
+//! thread's other waits could overlap with the other threads' work.
 
 use holdup_events::Trace;
 
@@ -7,16 +8,18 @@ use crate::analysis::Derived;
 use crate::charge::Charge;
 use crate::derive::ledger::ThreadLedger;
 
-/// Who waits for less of the run than this loses little.
+/// Minimum share of the run that such a thread waits for the lock.
 pub const WAITS_MIN: f64 = 0.1;
-/// Who runs for more than this part of what it waits for a lock needs a CPU, which others have.
+/// Maximum running time of such a thread, as a share of its lock waits. With more, it needs a CPU that other
+/// threads use.
 const RUNS_MAX: f64 = 0.1;
 
-/// For more than this part of its waiting a CPU was idle: what that costs is told without this.
+/// Maximum share of its lock waits during which a CPU was idle. The cost of idle CPUs is reported separately.
 const IDLE_MAX: f64 = 0.25;
 
-/// By how much (ns) the run would be shorter at the most if the waiting were not, as far as one such thread's course tells: that
-/// becomes shorter by its waiting, and the run as short as this course, or as all running on all CPUs.
+/// Upper bound (ns) on the time that the run would be shorter without the waits of one such thread. The
+/// thread's own course becomes shorter by its waits. The run becomes as short as this course, or as all
+/// running time on all CPUs.
 pub fn saved_ns(trace: &Trace, derived: &Derived, charge: &Charge) -> f64 {
     let wall = trace.wall().0 as f64;
     let ledger = &derived.ledger;
@@ -31,7 +34,8 @@ pub fn saved_ns(trace: &Trace, derived: &Derived, charge: &Charge) -> f64 {
     }
     let stall = derived.occupancy.room.stall(trace, charge);
     let saved = light.into_iter().filter_map(|(thread, waited)| {
-        // Who could have had a CPU and waits all the same, for the one who waits for work, say, is seen by that.
+        // Skips threads that could have had an idle CPU and still waited, for example for the thread that
+        // waits for work.
         let idle = stall.by_thread.get(&thread.thread).copied().unwrap_or(0.0);
         let course = (thread.life.0 as f64 - waited).max(0.0);
         (idle <= IDLE_MAX * waited).then(|| waited.min(wall - course.max(work)))

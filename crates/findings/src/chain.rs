@@ -10,12 +10,12 @@ use crate::derive::ledger::ByClass;
 use crate::derive::why::{Link, What};
 use crate::wording::{count, time};
 
-/// Tells links of one recording.
+/// Formats links of one recording.
 #[derive(Clone, Copy)]
 pub struct Teller<'a> {
     /// The recording.
     pub trace: &'a Trace,
-    /// What follows from it.
+    /// Facts derived from the recording.
     pub derived: &'a Derived,
 }
 
@@ -79,7 +79,7 @@ impl Teller<'_> {
         Some(lock.name.clone())
     }
 
-    /// The thing waited for, for people; empty if it is not known.
+    /// Name of the object of a wait, for people. Empty if it is not known.
     pub fn object_name(&self, slice: &Slice) -> String {
         let wait = self.trace.wait(slice.wait);
         let whose = self.trace.process_name(wait.process);
@@ -91,7 +91,7 @@ impl Teller<'_> {
             ObjectKind::None => String::new(),
             ObjectKind::Futex => format!("futex 0x{:x} in {whose}", wait.object),
             ObjectKind::Descriptor => format!("descriptor {} of {whose}", wait.op),
-            // Its number is one of ours, by which open ones are told apart.
+            // The object is a number that holdup assigns to distinguish open descriptors.
             ObjectKind::Epoll | ObjectKind::EventFd | ObjectKind::TimerFd => {
                 wait.object_kind.name().to_owned()
             }
@@ -103,7 +103,7 @@ impl Teller<'_> {
     }
 }
 
-/// What a holder has to do with the wait.
+/// The holder's part in the wait.
 fn holding(kind: HoldKind) -> &'static str {
     match kind {
         HoldKind::Lock => "had it",
@@ -155,7 +155,7 @@ fn reason_words(reason: WaitReason) -> &'static str {
     }
 }
 
-/// The two or three things that took a thread longest.
+/// The at most three classes in which a thread spent the most time, with their durations.
 fn deeds(did: &ByClass) -> String {
     let mut ranked: Vec<(Class, u64)> =
         Class::ALL.into_iter().map(|class| (class, did[class as usize])).collect();
@@ -167,7 +167,7 @@ fn deeds(did: &ByClass) -> String {
     if words.is_empty() { "did nothing that is known".to_owned() } else { words.join(", ") }
 }
 
-/// What a thread does in a class of time, before its length.
+/// The verb for a class of time. The duration follows it.
 fn deed(class: Class) -> String {
     match class {
         Class::Useful => "ran for".to_owned(),

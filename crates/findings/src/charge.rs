@@ -29,7 +29,7 @@ impl Charge {
         })
     }
 
-    /// The slices whose rows `pick` takes of each target thread; it may take any row of that thread.
+    /// The slices whose rows `pick` takes for each target thread. `pick` may take any row of that thread.
     pub fn of_rows(trace: &Trace, pick: impl Fn(ThreadId, &mut dyn FnMut(usize)) + Sync) -> Charge {
         let groups = parallel::thread_groups(trace);
         let parts = parallel::map(groups.len(), |group| {
@@ -66,7 +66,7 @@ impl Charge {
         self.ns
     }
 
-    /// It charges nothing.
+    /// Whether the charge has no slices.
     pub fn is_empty(&self) -> bool {
         self.ns == 0
     }
@@ -77,12 +77,12 @@ impl Charge {
         self.sum(trace, |word| word & others.next().copied().unwrap_or(0))
     }
 
-    /// Its slices, by thread, then time.
+    /// The charged slices, by thread, then by time.
     pub fn slices<'a>(&'a self, trace: &'a Trace) -> impl Iterator<Item = Slice> + 'a {
         trace.target_threads().flat_map(move |thread| self.slices_of(trace, thread))
     }
 
-    /// Its slices of one thread, in the order of time.
+    /// The charged slices of one thread, in time order.
     pub fn slices_of<'a>(&'a self, trace: &'a Trace, thread: ThreadId) -> impl Iterator<Item = Slice> + 'a {
         let rows = trace.slices.rows(thread);
         self.rows(rows.start, rows.end).map(move |row| trace.slices.at(thread, row))
@@ -108,7 +108,7 @@ impl Charge {
         self.words.iter().map(|word| u64::from(word.count_ones())).sum()
     }
 
-    /// Its rows in `from..to`, in order.
+    /// The charged rows in `from..to`, in order.
     fn rows(&self, from: usize, to: usize) -> impl Iterator<Item = usize> + '_ {
         let last = to.div_ceil(BITS).min(self.words.len());
         (from / BITS..last).flat_map(move |index| {
@@ -144,7 +144,7 @@ mod tests {
     use holdup_events::Timestamp;
     use holdup_events::tables::{SliceRow, Slices, Thread};
 
-    /// Three threads of 100 slices, 10 ns each; the second is no target.
+    /// Three threads of 100 slices, 10 ns each. The second thread is no target.
     fn trace() -> Trace {
         let mut trace = Trace::default();
         let mut rows = Vec::new();

@@ -1,8 +1,9 @@
-//! What the rules about collections have in common: which of them judges a process, and tells of the waiting in collections.
+//! Shared parts of the rules about garbage collections: which rule judges a process, and how waits in
+//! collections are reported.
 //!
-//! A domain that has nothing to do takes part in each collection all the same: a thread answers for it, which must be
-//! woken, and have a CPU, at each step. What the others wait, retry or queue for a CPU meanwhile is then not the price of
-//! what they allocate. Nor is what they wait while another program has a CPU that one of them needs.
+//! An idle domain takes part in each collection. Its backup thread must be woken, and needs a CPU, at each
+//! step. The other domains wait, retry or queue for a CPU during that time. That cost is not due to their
+//! allocations. The same holds for waits while another program uses a CPU that one of the domains needs.
 
 use std::collections::BTreeSet;
 
@@ -20,9 +21,9 @@ use crate::wording::{function, percent};
 
 /// A domain that allocates less than this part of all is not what makes collections necessary.
 pub const ALLOCATES_MIN: f64 = 0.05;
-/// Who must be woken first is what pauses wait for, if it is so much of their lateness.
+/// Minimum share of the lateness that is due to late wakeups, for pauses to be attributed to them.
 const WOKEN_LATE_MIN: f64 = 0.1;
-/// Who has no CPU is what pauses wait for, if it is so much of what a domain waits in them.
+/// Minimum share of a domain's waits in collections that is due to idle domains queueing for a CPU.
 const QUEUED_MIN: f64 = 0.1;
 
 /// Less of a domain's time is what collections cost everywhere.
@@ -37,7 +38,7 @@ pub fn is_pressed(gc: &Gc) -> bool {
 /// Where nothing better is known.
 pub const LARGER_HEAP: &str = "Collect less often: a larger heap";
 
-/// It is a domain of OCaml's.
+/// Whether the lane is an OCaml domain.
 pub fn is_ocaml(lane: &LaneGc) -> bool {
     runtime_of(lane) == "ocaml"
 }
@@ -46,7 +47,7 @@ fn runtime_of(lane: &LaneGc) -> &str {
     lane.runtime.split(' ').next().unwrap_or_default()
 }
 
-/// How the runtime of a lane is told to collect less often, as advice.
+/// Advice on how to make the runtime of a lane collect less often.
 pub fn fewer_collections(scene: &Scene, lane: &LaneGc) -> String {
     if is_ocaml(lane) {
         return "Collect less often: a larger minor heap (OCAMLRUNPARAM=s=1M words, then measure)".to_owned();
@@ -57,12 +58,14 @@ pub fn fewer_collections(scene: &Scene, lane: &LaneGc) -> String {
     knob.filter(|knob| !knob.is_empty()).cloned().unwrap_or_else(|| LARGER_HEAP.to_owned())
 }
 
-/// Processes whose runtime tells what it allocates, and so how collections go with that: gc-pressure judges them, gc-heavy the others.
+/// Processes whose runtime reports its allocations, so that they can be compared with the collections.
+/// `gc-pressure` judges these processes, `gc-heavy` all other processes.
 pub fn telling(gc: &Gc) -> BTreeSet<ProcessId> {
     gc.lanes.iter().filter(|lane| lane.allocated_bytes > 0).map(|lane| lane.process).collect()
 }
 
-/// What each other thread of a process waited for the last one to stop, on average (ns): stop-the-world-latecomer tells it.
+/// Mean time (ns) that each other thread of a process waited for the last thread to stop.
+/// `stop-the-world-latecomer` reports this time.
 pub fn waited_for_last_ns(scene: &Scene, process: ProcessId) -> u64 {
     let rendezvous = &scene.derived.rendezvous;
     let is_its = |site: u32| rendezvous.sites.get(site as usize).is_some_and(|site| site.process == process);
@@ -70,7 +73,7 @@ pub fn waited_for_last_ns(scene: &Scene, process: ProcessId) -> u64 {
     uses.map(|used| used.harm_each_ns).sum()
 }
 
-/// That the program asks for collections, or stops, itself.
+/// A sentence for programs that request collections or pauses themselves.
 pub fn said_asked(asked: &Requested) -> String {
     let place = asked.place.as_ref().map(|place| format!(" for {}", function(place)));
     format!(
@@ -81,8 +84,8 @@ pub fn said_asked(asked: &Requested) -> String {
     )
 }
 
-/// Waits for a CPU to collect on, of the threads that `is_judged`: those in a collection that was told, and all of threads that
-/// do more for collections than anything else.
+/// Waits for a CPU to collect on, of the threads that `is_judged`. Includes all such waits in a reported
+/// collection. Includes all such waits of threads that spend most of their running time on collections.
 pub fn queues(scene: &Scene, is_judged: impl Fn(ThreadId) -> bool + Sync) -> Charge {
     let collects = |one: &&ThreadLedger| {
         one.running_ns() > 0 && 2 * one.classes[Class::GcWork as usize] > one.running_ns()
@@ -99,7 +102,8 @@ pub fn queues(scene: &Scene, is_judged: impl Fn(ThreadId) -> bool + Sync) -> Cha
             while let Some((_, behind)) = rest.split_first().filter(|((_, end), _)| *end <= slice.start) {
                 rest = behind;
             }
-            // Who queues passes no probe: where a collection was told, it began before and ends behind.
+            // A queued thread passes no probe. A reported collection begins before the wait and ends after
+            // it.
             let is_told = rest.first().is_some_and(|(start, _)| *start <= slice.start);
             if slice.state.waits_for_cpu() && (is_told || helpers.contains(&thread)) {
                 take(row);
@@ -137,8 +141,8 @@ fn answers(lane: &LaneGc) -> bool {
     lane.answered.told_ns() > lane.times.told_ns()
 }
 
-/// How long those who answer for idle domains had no CPU in collections, beyond what any other worked there (ns): nobody
-/// could go on.
+/// Time (ns) that the backup threads of idle domains were runnable in collections, minus the maximum work of
+/// a domain in collections. During this time no domain could continue.
 pub fn idle_queued_ns(scene: &Scene, process: ProcessId) -> u64 {
     let lanes = || scene.derived.gc.lanes.iter().filter(|lane| lane.process == process);
     let queued: u64 = lanes().filter(|lane| answers(lane)).map(|lane| lane.answered.queue_ns).sum();
@@ -146,7 +150,8 @@ pub fn idle_queued_ns(scene: &Scene, process: ProcessId) -> u64 {
     queued.saturating_sub(work)
 }
 
-/// What other programs cost a domain in collections: while they had its CPU, or that of the domain for which it waited (ns).
+/// Cost (ns) of other programs for a domain in collections: they used its CPU, or the CPU of the domain for
+/// which it waited.
 pub fn strangers_ns(scene: &Scene, lane: &LaneGc) -> u64 {
     let queued = &scene.derived.ledger.run_queue;
     let theirs = queued.others_ns as f64 / (queued.own_ns + queued.others_ns).max(1) as f64;
@@ -172,13 +177,14 @@ fn late_part(scene: &Scene, process: ProcessId, why: LateCause) -> f64 {
     its as f64 / all.max(1) as f64
 }
 
-/// What a domain waited for others in collections: at barriers, for a CPU, to be the one that leads (ns).
+/// Time (ns) that a domain waited in collections: at barriers, for a CPU, or to become the leader.
 pub fn waited_ns(lane: &LaneGc) -> u64 {
     let times = &lane.times;
     times.wait_running_ns + times.wait_blocked_ns + times.queue_ns + times.spin_ns
 }
 
-/// What the domains of a process waited so, the one that did most (ns).
+/// Maximum over the domains of a process of the time (ns) waited in collections. See [`waited_ns`] for the
+/// parts.
 pub fn waited_most_ns(scene: &Scene, process: ProcessId) -> u64 {
     let lanes = scene.derived.gc.lanes.iter().filter(|lane| lane.process == process);
     lanes.map(waited_ns).max().unwrap_or(0)

@@ -1,5 +1,5 @@
-//! What to say of a program that computes: the CPUs do its own work nearly all the time, and no cause was found beside that would gain
-//! much. To do that work faster, or less of it, is what would help most.
+//! The summary of a compute-bound program: its own work takes nearly all CPU time, and no other cause with a
+//! large gain was found. The remaining advice is to make this work faster, or to do less of it.
 
 use holdup_events::Trace;
 
@@ -11,14 +11,14 @@ use crate::wording::percent;
 
 /// From such a part of the CPUs' time (0 to 1) on, what a program is slow for may be its work, ...
 const MUCH: f64 = 0.8;
-/// ... or of so much where not even a hint is worth more than a tenth, ...
+/// ... or at least this share if not even a hint is worth more than a tenth, ...
 const MUCH_ALONE: f64 = 0.6;
 /// ... or if with what the kernel does for it hardly anything is left, ...
 const ALL: f64 = 0.9;
 /// ... unless there is a cause, and no mere hint, which is worth more than this.
 const CAUSE_MIN: f64 = 0.1;
 
-/// That a program computes, in words.
+/// The summary of a compute-bound program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Computes {
     /// Which part of the time of the CPUs that it may use is its useful work (0 to 1).
@@ -27,11 +27,11 @@ pub struct Computes {
     pub error: f64,
     /// Sentences, for people.
     pub summary: Vec<String>,
-    /// What to try.
+    /// Actions to try, one each.
     pub advice: Vec<String>,
 }
 
-/// Whether the program computes, if that is nearly all and no cause was found beside.
+/// The summary, if useful work takes nearly all CPU time and no other cause was found.
 pub fn of(trace: &Trace, analysis: &Analysis) -> Option<Computes> {
     let share = share(trace, analysis)?;
     let derived = &analysis.derived;

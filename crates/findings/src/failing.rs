@@ -7,16 +7,16 @@ use crate::derive::clocked::Clocked;
 use crate::scene::Scene;
 use crate::wording::{count, error_name};
 
-/// Failures may be so many times as many as sleeps, or so few: a first try is behind no sleep, and some succeed.
+/// Maximum number of failures per sleep. The first attempt follows no sleep.
 const MORE_MAX: f64 = 1.3;
 /// See there.
 const FEWER_MIN: f64 = 0.75;
-/// How many calls are named; more would be chance.
+/// Maximum number of calls that are named. More matches would be chance.
 const NAMED_MAX: usize = 2;
 /// A connection that is under way did not fail.
 const EINPROGRESS: u64 = 115;
 
-/// What failed, of one syscall of the sleepers.
+/// The failures of one syscall of the sleeping threads.
 #[derive(Default)]
 struct Failing<'a> {
     name: &'a str,
@@ -30,7 +30,8 @@ impl Failing<'_> {
     }
 }
 
-/// Which calls of those who sleep fail about as often as they do; `None` if none does, or if calls were not counted.
+/// Calls of the sleeping threads that fail about as often as these threads sleep. `None` if no call does, or
+/// if calls were not counted.
 pub fn before_sleeps(scene: &Scene, sleeping: &[Clocked]) -> Option<String> {
     let calls = &scene.derived.calls;
     if !calls.exact {

@@ -3,12 +3,12 @@
 use holdup_events::{Duration, ThreadId, Timestamp, Trace};
 use serde::Serialize;
 
-/// What a rule found.
+/// One cause of lost time that a rule found.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
     /// The rule's id, kebab-case.
     pub rule: &'static str,
-    /// The thing concerned, named for people: a lock, a thread, a foreign process, a syscall.
+    /// Name of the object concerned, for people: a lock, a thread, a foreign process, a syscall.
     pub subject: String,
     /// One to three short sentences with the figures that make the case.
     pub summary: Vec<String>,
@@ -16,13 +16,13 @@ pub struct Finding {
     pub cost_ns: u64,
     /// Share of the run's wall time that removing it would save, as an interval.
     pub gain: Gain,
-    /// The likely gain, between the ends of `gain`; `None`: it could not be estimated.
+    /// The likely gain, within `gain`. `None` if it could not be estimated.
     pub likely: Option<f64>,
     /// How sure.
     pub confidence: Confidence,
-    /// Rows that anybody can check, the worst first.
+    /// Rows of the recording that support the finding, the worst first.
     pub evidence: Vec<Evidence>,
-    /// What to try, one action each.
+    /// Actions to try, one each.
     pub advice: Vec<String>,
 }
 
@@ -39,11 +39,11 @@ pub struct Gain {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Confidence {
-    /// A hint; also whatever overlaps a loss.
+    /// A hint. Also every finding that overlaps a loss.
     Low,
     /// Likely.
     Medium,
-    /// The rows say so.
+    /// The rows prove it.
     High,
 }
 
@@ -52,7 +52,7 @@ pub enum Confidence {
 pub struct Evidence {
     /// Which table: `slices`, `wakeups`, `samples`.
     pub table: &'static str,
-    /// Whose rows.
+    /// The thread of these rows.
     #[serde(serialize_with = "thread_number")]
     pub thread: ThreadId,
     /// From when …
@@ -61,12 +61,12 @@ pub struct Evidence {
     /// … for how long (0 for a sample or wakeup).
     #[serde(serialize_with = "length_ns")]
     pub duration: Duration,
-    /// What it shows, in a few words.
+    /// A short description of these rows.
     pub note: String,
 }
 
 impl Evidence {
-    /// What a thread was sampled at.
+    /// A sample of a thread, as evidence.
     pub fn sample(thread: ThreadId, at: Timestamp, note: String) -> Evidence {
         Evidence { table: "samples", thread, start: at, duration: Duration(0), note }
     }
@@ -76,8 +76,9 @@ impl Evidence {
 const SLICES_MAX: usize = 1000;
 
 impl Evidence {
-    /// The slice that takes up most of it, and how long of it (the first of several; of a moment, the slice around it): its row.
-    /// A latecomer's evidence, say, begins in the slice in which it was called, and is about the one that kept it.
+    /// The row of the slice that takes up most of the evidence, and the overlap's start and duration. The
+    /// first one of several equal slices. For a moment, the slice that contains it. Example: a latecomer's
+    /// evidence begins in the slice in which it received the request, and is about the slice that delayed it.
     pub fn slice(&self, trace: &Trace) -> Option<(usize, Timestamp, Duration)> {
         let first = trace.slices.covering(self.thread, self.start)?;
         let end = self.start + self.duration;
@@ -117,7 +118,7 @@ mod tests {
 
     use super::*;
 
-    /// A thread with slices that begin at these times; the last ends at 100,000.
+    /// A thread with slices that begin at `starts`. The last one ends at 100,000.
     fn trace(starts: &[u64]) -> Trace {
         let row = |start: &u64| SliceRow { start: Timestamp(*start), ..SliceRow::default() };
         let slices = Slices::freeze(&[starts.iter().map(row).collect()], vec![Timestamp(100_000)]);

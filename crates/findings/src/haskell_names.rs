@@ -1,18 +1,19 @@
 //! Names that GHC gives to code, for people.
 //!
-//! A symbol is `PACKAGE_MODULE_NAME_info` (without a package in the program itself), each part Z-encoded: a letter `z` or `Z` and one
-//! more stand for what a symbol may not hold (GHC commentary: compiler/symbol-names).
+//! A symbol is `PACKAGE_MODULE_NAME_info`, without a package in the program itself. Each part is Z-encoded: a
+//! letter `z` or `Z` and one more letter encode a character that symbols may not contain (GHC commentary:
+//! compiler/symbol-names).
 
-/// What a symbol is of.
+/// The parts of a symbol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HaskellName {
-    /// It is of another package, a library.
+    /// Whether the symbol belongs to another package, a library.
     pub is_librarys: bool,
     /// `Module.name`.
     pub plain: String,
 }
 
-/// Reads a symbol; none if it is not of that kind.
+/// Parses a symbol. `None` if it is not a GHC name.
 pub fn read(symbol: &str) -> Option<HaskellName> {
     let parts: Vec<&str> = symbol.strip_suffix("_info")?.split('_').collect();
     let (package, module, name) = match parts[..] {

@@ -1,6 +1,9 @@
-//! Waits of which a descriptor knows what they mean by who is on the stack: inside of code that should not wait, because more than its
-//! thread waits with it (`[[blocking]]`: an event loop's callback, a task on a runtime's worker), for no reader to be left (`[[writing]]`), or by the clock
-//! for something else (`[[sleeping]]`: a library that looks again after a pause).
+//! Waits that a descriptor explains by a frame on their stack. The kinds:
+//!
+//! - `[[blocking]]`: inside code that should not wait, because more than its thread waits with it (an event
+//!   loop's callback, a task on a runtime's worker)
+//! - `[[writing]]`: until a reader has made space
+//! - `[[sleeping]]`: by the clock for another event (a library that polls with a pause)
 
 use holdup_events::{StackId, WaitReason};
 
@@ -11,18 +14,19 @@ use crate::descriptors::{KnownWork, Runtime};
 use crate::scene::Scene;
 use crate::wording::percent;
 
-/// Less of the waiting than this says nothing of it.
+/// Minimum share of the waiting time that one kind must have.
 const SHARE_MIN: f64 = 0.5;
 
-/// What is said of such waits.
+/// The sentence and the advice for such waits.
 pub struct KnownWait {
     /// A sentence: how much of the waiting it is, and what that holds up.
     pub sentence: String,
-    /// What to do about it.
+    /// The action to try.
     pub advice: String,
 }
 
-/// Of the charged waits, those of which stacks were taken: the kind of code that most of them are in, of those that `of_runtime` has.
+/// The kind of code that contains most of the charged waits, among the kinds of `of_runtime`. Only waits with
+/// a recorded stack count.
 pub fn of<'a>(
     scene: &Scene<'a>,
     charge: &Charge,
@@ -34,7 +38,7 @@ pub fn of<'a>(
     for slice in charge.slices(trace).filter(|slice| slice.stack != StackId::default()) {
         let ns = slice.duration().0 as f64 * f64::from(slice.stack_every.max(1));
         all += ns;
-        // Who polls for whatever comes does not wait in a call.
+        // A poll for arbitrary descriptors is no wait in a call.
         let wait = trace.wait(slice.wait);
         if wait.reason == WaitReason::Multiplex && !polls_few(wait.syscall) {
             continue;

@@ -1,5 +1,5 @@
-//! What rules about meetings share: which places are worth telling, the words, the slices and the evidence.
-//! Why a place of meeting costs time is each rule's own judgement.
+//! Shared parts of the rules about barriers and joins: which sites are reported, the sentences, the charged
+//! slices and the evidence. Each rule judges itself why a site costs time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,16 +13,16 @@ use crate::merging::Charged;
 use crate::scene::{EVIDENCE_MAX, GAIN_MIN, Scene};
 use crate::wording::{count, percent, stranger, thread, time};
 
-/// From so many meetings on it is no chance.
+/// Minimum number of rendezvous at a site for a sure finding.
 pub(crate) const MEETINGS_SURE: u64 = 10;
 /// Places that a rule names.
 const SITES_MAX: usize = 3;
-/// Threads that are named as the last to come.
+/// Maximum number of threads that are named as last to arrive.
 const LASTS_MAX: usize = 3;
 /// Causes of a smaller part of the lateness are not named.
 const CAUSE_MIN: f64 = 0.02;
 
-/// What a rule says of one place of meeting.
+/// A rule's texts for one site.
 pub(crate) struct Said {
     pub summary: Vec<String>,
     pub confidence: Confidence,
@@ -76,10 +76,12 @@ pub(crate) fn judge(
     Ok(findings)
 }
 
-/// Who meets goes on when the last has come: of the waits on a word so many end in vain at the most.
+/// Maximum share of false wakeups among the waits on a word. At a barrier, all threads continue when the last
+/// one has arrived.
 const IN_VAIN_MAX: f64 = 0.5;
 
-/// Words whose waiters are all woken, and mostly wait again at once: for what there is, not for each other.
+/// Words whose waiters are all woken, and mostly wait again at once. Their threads compete for items and do
+/// not wait for each other.
 fn herds(scene: &Scene) -> BTreeSet<(ProcessId, u64)> {
     let (trace, holders) = (scene.trace, &scene.derived.holders);
     let sites = &scene.derived.rendezvous.sites;
@@ -99,7 +101,7 @@ fn herds(scene: &Scene) -> BTreeSet<(ProcessId, u64)> {
     waits.into_keys().collect()
 }
 
-/// Adds to a finding about a place of meeting what all such have: its evidence, and the slices that it charges.
+/// Adds the evidence and the charged slices to a finding about a site.
 pub(crate) fn finding(scene: &Scene, used: &SiteUse, finding: Finding) -> Charged {
     let confidence = scene.confidence(finding.confidence);
     let finding = Finding { likely: None, confidence, evidence: evidence(scene, used), ..finding };
@@ -118,7 +120,7 @@ pub(crate) fn waited(used: &SiteUse) -> String {
     )
 }
 
-/// Who came last, with the share of the times.
+/// The last threads to arrive, with their share of the rendezvous.
 pub(crate) fn lasts(scene: &Scene, used: &SiteUse) -> String {
     let share = |times: u64| percent(times as f64 / used.meetings.max(1) as f64);
     let lasts = used.by_last.iter().take(LASTS_MAX);
@@ -126,7 +128,7 @@ pub(crate) fn lasts(scene: &Scene, used: &SiteUse) -> String {
     said.collect::<Vec<_>>().join(", ")
 }
 
-/// What the last did while others waited; none if that is not known.
+/// The states of the last thread while the other threads waited. `None` if these are not known.
 pub(crate) fn why(scene: &Scene, used: &SiteUse) -> Option<String> {
     let causes = causes(scene, &used.causes);
     let named: Vec<String> =
@@ -134,7 +136,8 @@ pub(crate) fn why(scene: &Scene, used: &SiteUse) -> Option<String> {
     (!named.is_empty()).then(|| named.join(" · "))
 }
 
-/// Why the last to stop was late, by cause, each with its share of the lateness; none if that is not known.
+/// The causes why the last thread to stop was late, each with its share of the lateness. `None` if no cause
+/// is known.
 pub(crate) fn why_late(scene: &Scene, causes: &[CauseUse]) -> Option<String> {
     let total: u64 = causes.iter().map(|used| used.late_ns).sum();
     let share = |used: &CauseUse| used.late_ns as f64 / total.max(1) as f64;
@@ -184,7 +187,7 @@ fn occupant(scene: &Scene, id: ThreadId) -> String {
     }
 }
 
-/// What the last did, for people, with its share of the lateness; the greatest first.
+/// The states of the last thread, for people, with their share of the lateness, the greatest first.
 fn causes(scene: &Scene, causes: &Causes) -> Vec<(String, f64)> {
     let total = causes.total_ns().max(1) as f64;
     let mut list = vec![
@@ -222,7 +225,7 @@ fn other_occupant(scene: &Scene, causes: &Causes) -> String {
     most.map_or("another program".to_owned(), |(id, _)| stranger(scene.trace, id))
 }
 
-/// The costliest meetings: what the last did while others waited.
+/// The costliest rendezvous: the last thread, from the request to the release.
 fn evidence(scene: &Scene, used: &SiteUse) -> Vec<Evidence> {
     let rendezvous = &scene.derived.rendezvous;
     let meetings = used.worst.iter().filter_map(|(row, harm)| Some((rendezvous.meetings.get(*row)?, *harm)));
@@ -239,7 +242,8 @@ fn evidence(scene: &Scene, used: &SiteUse) -> Vec<Evidence> {
     rows.take(EVIDENCE_MAX).collect()
 }
 
-/// The slices in which members, or who joins them, waited for the others at this place, sleeping or spinning.
+/// The slices in which members, or the joining thread, waited for the last thread at this site, asleep or
+/// spinning.
 fn charge(scene: &Scene, used: &SiteUse) -> Charge {
     let rendezvous = &scene.derived.rendezvous;
     let mut spans: BTreeMap<ThreadId, Vec<(u64, u64)>> = BTreeMap::new();
@@ -247,7 +251,7 @@ fn charge(scene: &Scene, used: &SiteUse) -> Charge {
         for arrival in rendezvous.members(meeting).iter().filter(|one| Some(one.thread) != meeting.last) {
             spans.entry(arrival.thread).or_default().push((arrival.at.0, meeting.release.0));
         }
-        // Threads that are joined are gone by then: who waits for their ends waits on.
+        // Joined threads have exited by then, but the joining thread still waits.
         if let Some(waiter) = meeting.leader.filter(|_| rendezvous.is_join(used)) {
             spans.entry(waiter).or_default().push((meeting.asked.0, meeting.release.0));
         }

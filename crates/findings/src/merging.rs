@@ -16,9 +16,10 @@ use crate::wording::percent;
 /// A finding with the slices that it charges.
 #[derive(Clone, Debug)]
 pub struct Charged {
-    /// What the rule says.
+    /// The rule's finding.
     pub finding: Finding,
-    /// The slices that its cost is made of; none if it is not made of slices, or if the rule does not say.
+    /// The slices that make up the cost. Empty if the cost is not made of slices, or if the rule does not
+    /// report them.
     pub charge: Charge,
 }
 
@@ -31,17 +32,18 @@ impl From<Finding> for Charged {
 /// A finding that became evidence of another.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Symptom {
-    /// Whose: an index into the findings.
+    /// Index of the root among the findings.
     pub root: usize,
     /// The share of its lost time that the root charges, too.
     pub shared: f64,
-    /// What its rule said.
+    /// The finding of the symptom's rule.
     pub finding: Finding,
 }
 
 /// Which rule's finding (first) may explain which other's (second), and why.
 const RELATIONS: &[(&str, &str)] = &[
-    // Waiters wait because the holder waits for a CPU; those who took it, and the queue for it, are told with it.
+    // Waiters wait because the holder waits for a CPU. The thread that preempted the holder, and the CPU's
+    // queue, are part of the same finding.
     ("preempted-lock-holder", "lock-contention"),
     ("preempted-lock-holder", "lock-convoy"),
     ("preempted-lock-holder", "noisy-neighbour"),
@@ -64,19 +66,19 @@ const RELATIONS: &[(&str, &str)] = &[
     ("interpreter-lock", "wakeup-ping-pong"),
     ("interpreter-lock", "poll-loop"),
     ("interpreter-lock", "serial-section"),
-    // Threads that meet where they stop for a collection.
+    // Threads that wait for each other because they stop for a collection.
     ("gc-heavy", "barrier-straggler"),
     ("gc-heavy", "wakeup-ping-pong"),
     // Threads that want a CPU only to collect on it.
     ("gc-heavy", "oversubscription"),
-    // A task that waits for a lock looks like a worker without work, beside one that works alone.
+    // A task that waits for a lock resembles a worker without work next to a worker that is active alone.
     ("task-lock", "serial-section"),
     // Tasks wait because the holder sleeps, or waits for a disk or a peer.
     ("task-lock", "oversleep"),
     ("task-lock", "poll-loop"),
     ("task-lock", "blocking-io"),
     ("task-lock", "sync-per-item"),
-    // Whoever lets such a lock go wakes a worker for the next task.
+    // The task that releases such a lock wakes a worker for the next task.
     ("task-lock", "wakeup-ping-pong"),
     // A CPU that threads may not leave.
     ("pinned-together", "oversubscription"),
@@ -84,11 +86,11 @@ const RELATIONS: &[(&str, &str)] = &[
     // Starting children is what takes the time, not that they come one after the other.
     ("subprocess-per-item", "child-wait"),
     ("blocked-lock-holder", "child-wait"),
-    // Slow work is the cause why nobody computes.
+    // Slow work on the pool is the cause why no thread computes.
     ("pool-starved", "oversleep"),
     ("pool-starved", "poll-loop"),
     ("pool-starved", "blocking-io"),
-    // Threads that are born and die meet at the locks behind which their stacks are made, and queue for CPUs.
+    // Short-lived threads contend for the locks under which their stacks are created, and queue for CPUs.
     ("thread-per-item", "lock-contention"),
     ("thread-per-item", "lock-convoy"),
     ("thread-per-item", "oversubscription"),
@@ -105,7 +107,7 @@ const RELATIONS: &[(&str, &str)] = &[
     // Handing to and fro looks as if one worked while the other waits, and meets at the queue's lock.
     ("wakeup-ping-pong", "serial-section"),
     ("wakeup-ping-pong", "lock-contention"),
-    // Whoever has the most work works alone at the end, while the others wait or spin.
+    // The thread with the most work runs alone at the end, while the other threads wait or spin.
     ("load-imbalance", "serial-section"),
     ("load-imbalance", "spin-wait"),
     ("barrier-straggler", "serial-section"),
@@ -116,13 +118,14 @@ const RELATIONS: &[(&str, &str)] = &[
     // Children that mostly take down the copy which the fork made.
     ("fork-pause", "subprocess-per-item"),
     ("fork-pause", "child-wait"),
-    // What is read from the disk had been in memory.
+    // The data that is read from the disk was in memory before.
     ("memory-reclaim", "blocking-io"),
     // A clock that all wait for.
     ("poll-loop", "oversleep"),
     ("oversleep", "serial-section"),
     ("delayed-ack", "oversleep"),
-    // Whoever asks one thing at a time waits for the answerer's clock; where a lock, or a pool of things, is kept meanwhile, that is why.
+    // A client that sends one request at a time waits for a timer of the server. If the client holds a lock
+    // or a pool item during the request, then that is the cause.
     ("one-at-a-time", "oversleep"),
     ("one-at-a-time", "poll-loop"),
     ("batch-straggler", "oversleep"),
@@ -139,11 +142,12 @@ const RELATIONS: &[(&str, &str)] = &[
     ("connect-retry", "answer-timeout"),
 ];
 
-/// A symptom's lost time must be the root's by this share; the rest would not be explained.
+/// Minimum share of a symptom's lost time that the root also charges. Below it, the rest would be
+/// unexplained.
 const SHARED_MIN: f64 = 0.6;
 
-/// Causes of which a lock may have others beside: where the first does not tell most of what the second costs and what its end
-/// would gain, it is a part of it.
+/// Pairs in which a lock may have other causes besides the first finding. The first is a part of the second
+/// if it explains less than most of the second's cost and gain.
 const PARTS: [(&str, &str); 4] = [
     ("preempted-lock-holder", "lock-contention"),
     ("preempted-lock-holder", "lock-convoy"),
@@ -151,27 +155,28 @@ const PARTS: [(&str, &str); 4] = [
     ("blocked-lock-holder", "lock-convoy"),
 ];
 
-/// Causes in which waiters wait in turn however fast the holder is: what the holder itself waited is not theirs, and without
-/// that they would wait all the same.
+/// Pairs in which waiters wait in turn, independent of the holder's speed. The holder's own waits do not
+/// explain the waiters' time, because the waiters would wait without them too.
 const TURNS: [(&str, &str); 1] = [("interpreter-lock", "preempted-lock-holder")];
 
-/// Two sides of one meeting: who came last had more to do, or was held up. The one that promises more is told.
+/// Two views of one rendezvous: the last thread to arrive had more work, or was delayed. The finding with the
+/// larger gain is reported.
 const SIDES: [&str; 2] = ["load-imbalance", "barrier-straggler"];
 
-/// Who tells most of a cost gains this part of its end at the least.
+/// Minimum gain of a part relative to the whole, for the part to explain most of the cost.
 const GAIN_SHARE_MIN: f64 = 0.5;
 
-/// A part shares so much with the whole: what the holder itself waited is of its own.
+/// Minimum share of a part's lost time that the whole also charges. The rest is the holder's own waits.
 const PART_SHARED_MIN: f64 = 0.3;
 
 /// Findings, each of which is a cause of its own.
 #[derive(Clone, Debug, Default)]
 pub struct Merged {
-    /// Those that are kept.
+    /// The findings that are kept.
     pub findings: Vec<Finding>,
     /// The slices that each of them charges.
     pub charges: Vec<Charge>,
-    /// Those that became evidence.
+    /// The findings that became evidence of others.
     pub symptoms: Vec<Symptom>,
 }
 
@@ -196,7 +201,7 @@ pub fn merge(trace: &Trace, found: Vec<Charged>) -> Merged {
     Merged { findings, charges, symptoms }
 }
 
-/// The end of the chain of roots; chains have no circles.
+/// The end of the chain of roots. Chains have no cycles.
 fn last_root(roots: &[Option<(usize, f64)>], mut index: usize) -> usize {
     while let Some((root, _)) = roots[index] {
         index = root;
@@ -204,7 +209,7 @@ fn last_root(roots: &[Option<(usize, f64)>], mut index: usize) -> usize {
     index
 }
 
-/// Whose symptom the finding is, if it is one: the root that shares most of its lost time.
+/// The root of which the finding is a symptom, if any: the one that shares most of its lost time.
 fn root_of(trace: &Trace, found: &[Charged], index: usize) -> Option<(usize, f64)> {
     let symptom = &found[index];
     if symptom.charge.is_empty() {
@@ -245,7 +250,7 @@ fn explained(trace: &Trace, root: &Charged, symptom: &Charged) -> Option<f64> {
     if !PARTS.contains(&(names.1, names.0)) {
         return None;
     }
-    // Of one lock, what its holders' absences cost is a part of what is waited for it.
+    // For one lock, time lost to preempted or blocked holders is a subset of its total wait time.
     let is_same = is_of_lock(trace, root, symptom);
     let is_part = !is_whole(root, symptom)
         && (is_same || shares(symptom) >= PART_SHARED_MIN)
@@ -275,7 +280,7 @@ fn shared_waits(trace: &Trace, root: &Charged, symptom: &Charged) -> f64 {
     symptom.charge.shared_ns(trace, &root.charge) as f64 / blocked.max(1) as f64
 }
 
-/// The share of a finding's lost time that one which ranks before it has told from the other side.
+/// The share of a finding's lost time that a higher-ranked finding charges from the other view (`SIDES`).
 fn seen_before(trace: &Trace, before: &[Charged], other: usize, late: &Charged) -> Option<f64> {
     let first = before.get(other)?;
     let is_side = |one: &Charged| SIDES.contains(&one.finding.rule);
@@ -284,7 +289,7 @@ fn seen_before(trace: &Trace, before: &[Charged], other: usize, late: &Charged) 
     (is_side(first) && is_side(late) && shared >= SHARED_MIN).then_some(shared)
 }
 
-/// What a finding promises.
+/// Midpoint of the finding's gain.
 fn middle(charged: &Charged) -> f64 {
     f64::midpoint(charged.finding.gain.low, charged.finding.gain.high)
 }
@@ -298,7 +303,7 @@ fn outweighs(root: &Charged, symptom: &Charged) -> bool {
         || root.finding.confidence >= symptom.finding.confidence.min(Confidence::Medium)
 }
 
-/// Tells of the symptom in the root's own words and rows.
+/// Adds the symptom to the root's summary and evidence.
 fn show(root: &mut Finding, symptom: &Finding, shared: f64) {
     root.summary.push(format!(
         "Seen also as {} of {}: {} of what that costs is this.",

@@ -15,23 +15,24 @@ use crate::derive::zoom::Zoom;
 
 /// Slices of a thread that are looked through for the one that fired, the last first.
 const LOOK_BACK: usize = 10_000;
-/// Links that are told: the cause is at the end of a chain, but who follows more than that looks at the viewer.
+/// Maximum number of printed links. The cause is at the end of the chain. The viewer shows longer chains in
+/// full.
 const LINKS_MAX: usize = 8;
 
 /// One link of the chain from a pause to its cause.
 #[derive(Clone, Debug)]
 pub struct Told {
-    /// What it is made of.
+    /// The link itself.
     pub link: Link,
-    /// What happened, and where in the program.
+    /// The event, and its place in the program.
     pub text: String,
     /// The program's own function in which the thread waited, if that is known.
     pub place: Option<String>,
-    /// How it is known who had what was waited for; empty of a slice.
+    /// How the holder of the awaited object is known. Empty for a slice.
     pub basis: &'static str,
 }
 
-/// Looks at moments of one recording.
+/// Explains moments of one recording.
 pub struct Moments<'a> {
     trace: &'a Trace,
     derived: &'a Derived,
@@ -41,14 +42,15 @@ pub struct Moments<'a> {
 }
 
 impl<'a> Moments<'a> {
-    /// Of a recording that a flight recorder saved for a pause; others have none.
+    /// `None` unless a flight recorder saved the recording because of a pause.
     pub fn new(trace: &'a Trace, derived: &'a Derived, timelines: &'a Timelines) -> Option<Moments<'a>> {
         trace.manifest.fired.iter().find(|fired| fired.tid != 0 && fired.length_ns > 0)?;
         let zoom = Zoom::derive(trace, timelines, &derived.roles);
         Some(Moments { trace, derived, timelines, zoom, own: OwnFrames::new(trace) })
     }
 
-    /// From the pause that fired to its cause; nothing if what fired is no pause, or its slice is not in the recording.
+    /// The chain from the pause that fired to its cause. Empty if the trigger is no pause, or if its slice is
+    /// not in the recording.
     pub fn chain(&self, fired: &Fired) -> Vec<Told> {
         let Some((thread, row)) = paused(self.trace, fired) else { return Vec::new() };
         let facts = Facts {

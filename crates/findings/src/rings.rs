@@ -1,4 +1,5 @@
-//! What rules say of io_uring where `io_uring_enter` is what they tell: how many requests go with a call, and what these are.
+//! Sentences about io_uring for findings about `io_uring_enter`: the number of requests per call, and their
+//! kinds.
 
 use crate::derive::calls::{CallUse, Calls};
 use crate::derive::syscall_names::IO_URING_ENTER;
@@ -7,7 +8,8 @@ use crate::wording::{count, time};
 /// Kinds of operations that are named.
 const NAMED_MAX: usize = 2;
 
-/// Of a call that is io_uring's, in its terms; `None` of any other, and where no request was counted.
+/// A sentence on the requests of `io_uring_enter`. `None` for any other syscall, and if no request was
+/// counted.
 pub fn said(calls: &Calls, syscall: i32) -> Option<String> {
     let each = calls.requests_each().filter(|_| syscall == IO_URING_ENTER)?;
     let operations: Vec<String> = calls.ring_operations.iter().take(NAMED_MAX).map(operation).collect();

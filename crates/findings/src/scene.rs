@@ -25,17 +25,16 @@ use crate::wording::{count, percent};
 /// The trace and its facts.
 #[derive(Clone, Copy)]
 pub struct Scene<'a> {
-    /// What was recorded.
+    /// The recording.
     pub trace: &'a Trace,
-    /// What follows from it.
+    /// Facts derived from the recording.
     pub derived: &'a Derived,
-    /// Who ran where.
+    /// The threads that ran on each CPU.
     pub timelines: &'a Timelines,
     confidence_max: Confidence,
 }
 
-/// A finding that would gain less than this share of the wall time is not worth a reader's time:
-/// runs of the same program differ by as much.
+/// Minimum gain of a finding, as a share of the wall time. Runs of the same program differ by as much.
 pub const GAIN_MIN: f64 = 0.02;
 
 /// A thread that ran or waited for less than this share of the wall time cannot be what the run's length
@@ -53,7 +52,7 @@ const UNKNOWN_LIKELY: f64 = 0.2;
 pub const EVIDENCE_MAX: usize = 10;
 
 impl<'a> Scene<'a> {
-    /// Looks at how much is missing.
+    /// Limits the confidence by the share of lost events and of unknown time.
     pub fn new(trace: &'a Trace, derived: &'a Derived, timelines: &'a Timelines) -> Scene<'a> {
         let lost = loss_share(trace);
         let unknown = derived.ledger.of(Class::Unknown) as f64 / derived.ledger.total_ns.max(1) as f64;
@@ -77,8 +76,8 @@ impl<'a> Scene<'a> {
         ns / self.trace.wall().0.max(1) as f64
     }
 
-    /// The same of waits that have nothing to do with CPUs: that other programs used these meanwhile makes the lower end
-    /// unsure, not the upper one.
+    /// [`Scene::gain`] for waits that do not depend on CPUs. Other programs on these CPUs make the lower
+    /// bound uncertain, but not the upper one.
     pub fn gain_whoever_ran(&self, stall: &Stall, saves: impl Fn(&ThreadLedger, f64) -> f64) -> Gain {
         Gain { high: self.of_wall(stall.saved_ns).clamp(0.0, 1.0), ..self.gain(stall, saves) }
     }
@@ -88,7 +87,7 @@ impl<'a> Scene<'a> {
         ns as f64 / self.derived.ledger.total_ns.max(1) as f64
     }
 
-    /// Err if the recording does not tell what threads waited for.
+    /// Err if the recording does not contain wait reasons.
     pub fn needs_wait_reasons(&self) -> Result<(), String> {
         match self.trace.manifest.rung {
             Rung::Bpf => Ok(()),
@@ -112,16 +111,21 @@ impl<'a> Scene<'a> {
         self.derived.ledger.threads.iter().filter(enough).collect()
     }
 
-    /// What ending a stall would gain. Upper end: its waiters ran on the CPUs they could have had, and
-    /// the work were spread evenly. Lower end: every active thread's course were shorter by `saves` of its own
-    /// wait and nothing else; so nothing if one of them does not wait. It counts idle CPUs only: nobody knows whether
-    /// another program will leave its CPU.
+    /// The gain of ending a stall.
+    ///
+    /// - Upper bound: the waiting threads ran on the CPUs that were available, and the work was spread
+    ///   evenly.
+    /// - Lower bound: every active thread's course was shorter by `saves` of its own wait, and nothing else
+    ///   changed. So it is 0 if an active thread does not wait.
+    ///
+    /// The lower bound counts idle CPUs only, because it is not known whether another program would release
+    /// its CPU.
     pub fn gain(&self, stall: &Stall, saves: impl Fn(&ThreadLedger, f64) -> f64) -> Gain {
         let waited = |thread: ThreadId| stall.by_thread.get(&thread).copied().unwrap_or(0.0);
         let active = self.active(waited);
         let saved = active.iter().map(|thread| saves(thread, waited(thread.thread)));
         let low = saved.fold(f64::INFINITY, f64::min);
-        // The run is one chain of what threads do: without so much waiting, it is shorter by no more.
+        // If the run is a single chain of thread activity, it becomes shorter by at most the removed waits.
         let all_ns: f64 = stall.by_thread.values().sum();
         let high = self.of_wall(stall.saved_ns.min(all_ns)).clamp(0.0, 1.0);
         let low = if low.is_finite() { self.of_wall(low * stall.idle_part()).clamp(0.0, high) } else { 0.0 };
@@ -152,12 +156,14 @@ impl<'a> Scene<'a> {
         best.iter().map(|slice| evidence(slice, note(slice))).collect()
     }
 
-    /// What it would save if the charged slices' threads had run meanwhile on CPUs that did nothing for the program.
+    /// The saving if the charged slices' threads had run at the same time on CPUs that the program did not
+    /// use.
     pub fn stall(&self, charge: &Charge) -> Stall {
         self.derived.occupancy.room.stall(self.trace, charge)
     }
 
-    /// What it would save if the charged slices did not hold up a program of which nobody wants to run meanwhile.
+    /// The saving if the charged slices did not delay the program at times when none of its threads was
+    /// runnable.
     pub fn stall_quiet(&self, charge: &Charge) -> Stall {
         self.derived.occupancy.room.stall_quiet(self.trace, charge)
     }
@@ -216,7 +222,7 @@ impl<'a> Scene<'a> {
         self.derived.occupancy.locks.locks.iter().map(|key| known.get(key).copied()).collect()
     }
 
-    /// Its name.
+    /// Name of the lock.
     pub fn lock_name(&self, number: u32) -> String {
         self.lock(number).map_or("a lock".to_owned(), |lock| lock.name.clone())
     }
@@ -254,8 +260,8 @@ impl<'a> Scene<'a> {
         calls
     }
 
-    /// A sentence on the function of the program from which most of the waits that `matches` come; none if no
-    /// stack tells.
+    /// A sentence on the program's function that causes most of the waits that `matches`. `None` without
+    /// stacks.
     pub fn waits_come_from(&self, matches: impl Fn(&Slice) -> bool + Sync) -> Option<String> {
         let places = own_places::waits(self.trace, matches);
         let (place, share) = places.first()?;
@@ -270,7 +276,7 @@ impl<'a> Scene<'a> {
         })
     }
 
-    /// A sentence on the file for which most of the waits that `matches` are; none if its name is not known.
+    /// A sentence on the file that causes most of the waits that `matches`. `None` if its name is not known.
     pub fn waits_are_for(&self, matches: impl Fn(&Slice) -> bool + Sync) -> Option<String> {
         let (named, files) = waited_files::waited(self.trace, matches);
         let most = named.first()?;
@@ -288,7 +294,7 @@ impl<'a> Scene<'a> {
 /// Waits for the disk in one syscall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskWaits {
-    /// Its number.
+    /// Number of the syscall.
     pub number: i32,
     /// How many.
     pub waits: u64,
@@ -297,7 +303,7 @@ pub struct DiskWaits {
 }
 
 impl DiskWaits {
-    /// What the syscall is called.
+    /// Name of the syscall.
     pub fn name(&self) -> &'static str {
         syscall_said(self.number)
     }
@@ -312,7 +318,7 @@ pub fn syscall_said(number: i32) -> &'static str {
     }
 }
 
-/// Adds a slice; gives how long one must be at least to be among the longest.
+/// Adds a slice. Returns the minimum duration of a slice to be among the longest.
 fn add_longest(slices: &mut Vec<Slice>, slice: Slice) -> Duration {
     slices.push(slice);
     if slices.len() < 8 * EVIDENCE_MAX {
@@ -360,8 +366,8 @@ const SAMPLED: [&str; 12] = [
 /// The source of the counts that tlb-shootdown is about.
 pub const SHOOTDOWNS: &str = "shootdowns";
 
-/// How much of the scheduler's story is missing: the share of events where their number is known, the
-/// share of time where it is not; the greater of the two.
+/// Share of the scheduler's events that is missing: the maximum of two shares. One is the share of events,
+/// for losses with a known number. The other is the share of time, for losses without one.
 fn loss_share(trace: &Trace) -> f64 {
     let losses = || trace.losses.iter().filter(|loss| !SAMPLED.contains(&loss.source.as_str()));
     let mut spans: Vec<(Timestamp, Timestamp)> = losses()

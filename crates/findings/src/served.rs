@@ -5,11 +5,11 @@ use crate::finding::{Confidence, Evidence, Finding};
 use crate::scene::Scene;
 use crate::wording::{function, percent, time};
 
-/// So much of all running time is worth a word.
+/// Minimum share of all running time that is reported.
 pub const SHARE_MIN: f64 = 0.08;
-/// A program that does more of it than of anything else is told so as more than a hint.
+/// Minimum share of the running time for a finding that is more than a hint.
 pub const MOST: f64 = 0.5;
-/// So few samples may be chance.
+/// Minimum number of samples. Fewer may be chance.
 const SAMPLES_MIN: u64 = 20;
 /// Functions that are named.
 const LISTED_MAX: usize = 3;
@@ -18,13 +18,13 @@ const LISTED_MAX: usize = 3;
 pub struct Words {
     /// The rule's name.
     pub rule: &'static str,
-    /// What was done, as in "went by copying memory".
+    /// The activity, as in "was spent on copying memory".
     pub doing: &'static str,
-    /// What to try.
+    /// Actions to try, one each.
     pub advice: Vec<String>,
 }
 
-/// The rule's finding, if there is one; Err if the recording does not allow to judge.
+/// The rule's finding, if any. Err if the recording has no samples.
 pub fn judge(scene: &Scene, service: Service, words: Words) -> Result<Vec<Finding>, String> {
     if !scene.derived.ledger.split_known {
         return Err("there are no samples of what ran".to_owned());
@@ -32,7 +32,8 @@ pub fn judge(scene: &Scene, service: Service, words: Words) -> Result<Vec<Findin
     Ok(costly(scene, service).map(|used| finding(scene, used, words)).into_iter().collect())
 }
 
-/// The same of work that is rarely what a program is for: a hint, but where it takes the part `much` (0 to 1) of the running time or more.
+/// [`judge`] for work that is rarely a program's purpose. The finding is a hint. From the share `much` (0 to
+/// 1) of the running time on, its confidence is medium.
 pub fn judge_beside(
     scene: &Scene,
     service: Service,
@@ -47,7 +48,7 @@ pub fn judge_beside(
     Ok(found)
 }
 
-/// The service, if it takes enough to be told.
+/// The service, if its cost is large enough to be reported.
 pub fn costly<'a>(scene: &'a Scene, service: Service) -> Option<&'a ServiceUse> {
     let used = scene.derived.services.get(&service);
     used.filter(|used| used.samples >= SAMPLES_MIN && share(scene, used) >= SHARE_MIN)
@@ -77,10 +78,10 @@ fn finding(scene: &Scene, used: &ServiceUse, words: Words) -> Finding {
             format!("In: {}.", listed(&used.inside, used.samples)),
         ],
         cost_ns: used.ns,
-        // Some of it is needed: how much, nobody but the reader knows.
+        // A part of this work is necessary. Its size is not known.
         gain: crate::finding::Gain { low: 0.0, high: most.high },
         likely: None,
-        // That it is done is seen; whether it is needed is not.
+        // The samples prove the work, but not whether it is necessary.
         confidence: scene.confidence(Confidence::Low),
         evidence: used
             .seen

@@ -13,16 +13,17 @@ use crate::wording::{count, percent, thread, time};
 
 /// Findings of one rule.
 pub const NAMED_MAX: usize = 3;
-/// So few samples may be chance.
+/// Minimum number of samples. Fewer may be chance.
 const SAMPLES_MIN: u64 = 12;
-/// From so many on, taken in turns, it is sure.
+/// Minimum number of alternating samples for a sure finding.
 const SAMPLES_SURE: u64 = 40;
-/// HotSpot has what belongs to one class loader in chunks of its metaspace of at most so many bytes (metaspace/chunklevel.hpp).
+/// Maximum size of a HotSpot metaspace chunk, in which the data of one class loader is stored
+/// (metaspace/chunklevel.hpp).
 const METHOD_DATA_NEAR: u64 = 4 << 20;
 /// Threads and functions that are named.
 const LISTED_MAX: usize = 3;
 
-/// Err if the recording does not tell what samples touched.
+/// Err if samples have no address of the memory access.
 pub fn needs_addresses(scene: &Scene) -> Result<(), String> {
     let told = |kind: AccessKind| kind != AccessKind::None;
     if scene.trace.samples.iter().any(|sample| told(sample.data.kind)) || is_alone_everywhere(scene.trace) {
@@ -34,7 +35,8 @@ pub fn needs_addresses(scene: &Scene) -> Result<(), String> {
     })
 }
 
-/// No process has two threads of the program: nobody shares its memory, and the recorder asks nothing about it.
+/// Whether no process has two threads of the program. No memory is shared then, and the recorder does not
+/// record addresses.
 fn is_alone_everywhere(trace: &Trace) -> bool {
     let mut seen = BTreeSet::new();
     trace.manifest.rung == Rung::Bpf
@@ -49,7 +51,8 @@ pub fn is_costly(scene: &Scene, data: &SharedData) -> bool {
         && !is_of_interpreter(scene, data)
 }
 
-/// What an interpreter counts for a function lies with that, which stays-interpreted tells.
+/// Whether the data are counters of an interpreter, which are stored next to the function.
+/// `stays-interpreted` reports these.
 fn is_of_interpreter(scene: &Scene, data: &SharedData) -> bool {
     let interpreted = scene.derived.interpreted.as_ref();
     interpreted.is_some_and(|one| {
@@ -65,7 +68,8 @@ pub fn finding(
     (rule, what, advice): (&'static str, &str, Vec<String>),
 ) -> Finding {
     let (low, high) = data.saved;
-    // That the line is shared is seen; that it costs something is known only if it was touched alone, too.
+    // Samples prove that the line is shared. Its cost is known only if the line was also accessed by one
+    // thread alone.
     let seen = data.samples >= SAMPLES_SURE || is_confirmed(data);
     let sure = if seen && low > 0.0 { Confidence::High } else { Confidence::Medium };
     let most = scene.gain(&data.stall, |_, ns| ns);
@@ -130,7 +134,7 @@ fn summary(scene: &Scene, data: &SharedData, what: &str) -> Vec<String> {
     lines
 }
 
-/// Watchpoints saw what samples say.
+/// Whether watchpoints confirm the samples' kind of sharing.
 fn is_confirmed(data: &SharedData) -> bool {
     data.watched.as_ref().is_some_and(|watched| watched.sharing == Some(data.sharing))
 }
@@ -154,7 +158,7 @@ fn watched(watched: &Watched) -> String {
     )
 }
 
-/// What a thread touched most, by name, else by the bytes' distance from the first line's start.
+/// The part that a thread accessed most: its name, or else the bytes' distance from the first line's start.
 fn touched(data: &SharedData, one: &LineThread) -> String {
     if !one.part.is_empty() && !one.part.starts_with('+') {
         return format!("{}{}", data.name, one.part);

@@ -1,5 +1,6 @@
-//! Short-lived threads for each of which a runtime builds an interpreter of its own and loads the program's code into it
-//! (`[[starting]]` of descriptors): what thread-per-item says where that takes the time, and not the kernel's part.
+//! Short-lived threads for each of which a runtime builds an interpreter and loads the program's code into it
+//! (`[[starting]]` of descriptors). `thread-per-item` uses this finding if this part takes the time, and not
+//! the kernel's part.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,19 +24,20 @@ use crate::wording::{count, percent, time};
 const SEEN_MIN: usize = 20;
 /// A thread that lives longer (ns) does more than start: the tenth of a second that an interpreter takes is little of that.
 const LIFE_MAX_NS: u64 = 1_000_000_000;
-/// So much of all running time goes by with it.
+/// Minimum share of all running time.
 const SHARE_MIN: f64 = 0.1;
-/// So few samples may be chance.
+/// Minimum number of samples. Fewer may be chance.
 const SAMPLES_MIN: u64 = 20;
-/// What it takes at the most to hand a piece of work to an interpreter that is there, with its copy and the way back (ns).
+/// Maximum time (ns) to hand a piece of work to an existing interpreter, with its copy and the result's
+/// return.
 const HANDING_NS: f64 = 100_000.0;
 
-/// The short-lived threads of a process, and what they were seen at.
+/// The short-lived threads of a process, and their samples.
 #[derive(Default)]
 struct Brood {
     threads: BTreeSet<ThreadId>,
     starters: BTreeSet<ThreadId>,
-    /// Those of which a sample is of their being built up.
+    /// Threads with a sample of their start-up.
     seen: BTreeSet<ThreadId>,
     lives_ns: Vec<u64>,
     run_ns: u64,
@@ -124,7 +126,7 @@ fn judged(
         cost_ns: ns as u64 + charge.ns(),
         gain: Gain { low, high },
         likely: None,
-        // How much of the rest is code that a kept thread would have ready, nothing tells.
+        // Samples do not show how much of the rest is code that a reused thread would already have loaded.
         confidence: scene.confidence(Confidence::Medium),
         evidence: brood.evidence.clone(),
         advice: vec![kinds[*kind].advice.clone()],
@@ -132,15 +134,17 @@ fn judged(
     Some(Charged { finding, charge })
 }
 
-/// For how long one of these threads waited outside, or, while none of them lived, who starts them: for what comes next (a connection,
-/// a moment), and it comes no sooner where a thread for it is there.
+/// Time (ns) that a thread of `threads` waited outside the program, or that its starter did while none of
+/// them lived. Such waits are for the next item (a connection, a point in time). An existing thread does not
+/// make the item arrive earlier.
 pub fn outside_ns(scene: &Scene, threads: &BTreeSet<ThreadId>, starters: &BTreeSet<ThreadId>) -> u64 {
     let mut spans = scene.outside(threads).spans().to_vec();
     spans.extend(waits_for_next(scene, threads, starters));
     Cover::of(spans).length_ns()
 }
 
-/// When who starts these threads waited outside while none of them lived.
+/// The spans in which the starters of these threads waited outside the program while none of these threads
+/// lived.
 pub fn waits_for_next(
     scene: &Scene,
     threads: &BTreeSet<ThreadId>,
@@ -158,8 +162,8 @@ pub fn waits_for_next(
     Cover::of(waits).spans().iter().flat_map(|span| lives.without(*span)).collect()
 }
 
-/// What a run without all this running would be shorter by, at best: what is left is spread over all CPUs, and no shorter than what
-/// these threads, and who starts them, wait for outside.
+/// Upper bound on the share of the wall time saved without this running time. The rest is spread over all
+/// CPUs. It takes at least as long as these threads and their starters wait outside the program.
 fn without(scene: &Scene, brood: &Brood, removed_ns: f64) -> f64 {
     let running = scene.derived.ledger.running_ns() as f64;
     let cpus = f64::from(scene.derived.occupancy.cpus.max(1));

@@ -2,8 +2,9 @@
 
 use holdup_events::Trace;
 
-/// Minimum length of a recording that is judged (ns): about 22 samples of a CPU at the default rate, and 25 ticks of a
-/// kernel with 250 a second. The start of a process takes several ms of a shorter run.
+/// Minimum length of a recording that is judged (ns). It gives about 22 samples of a CPU at the default rate,
+/// and 25 ticks of a kernel with 250 ticks per second. In a shorter run, the start of a process takes several
+/// ms.
 pub const JUDGED_NS_MIN: u64 = 100_000_000;
 
 /// Modes in which holdup recorded the trace itself.

@@ -1,4 +1,4 @@
-//! What people ask of a replay, and what it answers: `holdup whatif`.
+//! Changes that users apply to a replay, and the resulting forecast: `holdup whatif`.
 
 use std::cell::OnceCell;
 
@@ -20,7 +20,7 @@ use crate::derive::timelines::Timelines;
 use crate::finding::Finding;
 use crate::removal::{self, Removal, collectors, estimate};
 
-/// What should be changed.
+/// The changes to apply.
 #[derive(Clone, Debug, Default)]
 pub struct Ask {
     /// `lock:NAME`, `rule:N` or `rule:NAME`, `others`, `gc`, or a class of the ledger.
@@ -29,7 +29,7 @@ pub struct Ask {
     pub faster: Vec<(String, f64)>,
     /// CPUs that the program may use.
     pub cpus: Option<u32>,
-    /// Nobody takes a CPU from a running thread.
+    /// No thread preempts a running thread.
     pub no_preempt: bool,
 }
 
@@ -38,11 +38,11 @@ pub struct Ask {
 pub struct WhatIf {
     /// The changes, in words.
     pub changes: Vec<String>,
-    /// What the forecast rests on.
+    /// Assumptions of the forecast, in words.
     pub assumed: Vec<String>,
     /// How long it would take. Where a finding of the report is about the same change, the bounds are those of the report.
     pub forecast: Forecast,
-    /// The likely length is `forecast.wall_ns`; false: it could not be estimated.
+    /// Whether `forecast.wall_ns` is the likely length. `false` if it could not be estimated.
     pub is_estimated: bool,
 }
 
@@ -58,7 +58,7 @@ impl WhatIf {
     }
 }
 
-/// Replays a trace as asked. The error says what is not understood, or why it cannot be done.
+/// Replays a trace with the changes. Err if a change is not understood, or cannot be forecast.
 pub fn what_if(trace: &Trace, ask: &Ask) -> Result<WhatIf, String> {
     if trace.manifest.rung != Rung::Bpf {
         return Err("the recording does not say who woke whom: it cannot be replayed".to_owned());
@@ -104,7 +104,7 @@ pub fn what_if(trace: &Trace, ask: &Ask) -> Result<WhatIf, String> {
     Ok(answer)
 }
 
-/// Says how many CPUs there are instead of how many. The error: that is not known.
+/// Adds the change of the number of CPUs to the answer. Err if the recorded number of CPUs is not known.
 fn change_cpus(facts: Facts, count: u32, answer: &mut WhatIf) -> Result<(), String> {
     let (manifest, cpus) = (&facts.trace.manifest, facts.cpus);
     let is_unknown = manifest.host.cpus == 0 && manifest.mode == "import";
@@ -122,7 +122,7 @@ fn change_cpus(facts: Facts, count: u32, answer: &mut WhatIf) -> Result<(), Stri
     Ok(())
 }
 
-/// What threads that go on until they are told to stop mean for the answer.
+/// A sentence on threads that run until they are stopped, or until a timer expires.
 fn endings((told, timed): (usize, usize)) -> Option<String> {
     let threads =
         |count: usize| if count == 1 { "1 thread goes".to_owned() } else { format!("{count} threads go") };
@@ -141,7 +141,7 @@ fn endings((told, timed): (usize, usize)) -> Option<String> {
 }
 
 impl Ask {
-    /// What should be left out, if nothing else should change.
+    /// The one subject to leave out, if there is no other change.
     fn only_subject(&self) -> Option<&str> {
         match &self.without[..] {
             [subject] if self.faster.is_empty() && self.cpus.is_none() && !self.no_preempt => Some(subject),
@@ -338,7 +338,7 @@ mod tests {
 
     use super::*;
 
-    /// What is said of a forecast for 4 CPUs, after a change of the recording.
+    /// The forecast for 4 CPUs, after a change of the recording.
     fn on_four_cpus(change: impl FnOnce(&mut Trace)) -> Result<WhatIf, String> {
         let run = sim::simulate(3);
         let mut trace = assemble(run.events, run.manifest);

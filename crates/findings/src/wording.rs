@@ -1,4 +1,4 @@
-//! Figures and names as findings say them.
+//! Formats figures and names for findings.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ pub fn time(ns: u64) -> String {
     format!("{value:.digits$} {unit}")
 }
 
-/// A share as whole percent; one decimal below ten.
+/// A share as whole percent, with one decimal below ten.
 pub fn percent(share: f64) -> String {
     let value = share * 100.0;
     if value < 9.95 { format!("{value:.1} %") } else { format!("{value:.0} %") }
@@ -37,7 +37,7 @@ pub fn thread(trace: &Trace, id: ThreadId) -> String {
     }
 }
 
-/// Another program. Those whose process is not known (they are outside of the PID namespace of who recorded) are told as one.
+/// Name of another program. Processes outside the recorder's PID namespace have no PID and share one name.
 pub fn stranger(trace: &Trace, id: ProcessId) -> String {
     match trace.processes.get(id.index()) {
         Some(process) if process.pid == 0 => "programs that are not visible from here".to_owned(),
@@ -47,7 +47,7 @@ pub fn stranger(trace: &Trace, id: ProcessId) -> String {
     }
 }
 
-/// What the thread at the end of a chain of holders did.
+/// The state of the thread at the end of a chain of holders.
 pub fn end_class(class: EndClass) -> &'static str {
     match class {
         EndClass::Running => "running",
@@ -66,7 +66,7 @@ pub fn end_class(class: EndClass) -> &'static str {
     }
 }
 
-/// What those at the end of a chain did, by share of `total_ns`: at most three classes.
+/// The states of the threads at the ends of chains, by share of `total_ns`: at most three classes.
 pub fn ends(trace: &Trace, ends: &[(End, u64)], total_ns: u64) -> String {
     let mut sums: BTreeMap<EndClass, u64> = BTreeMap::new();
     for (end, ns) in ends {
@@ -140,7 +140,7 @@ pub fn function(name: &str) -> Cow<'_, str> {
     if has_parameters && !name.ends_with("operator()") { plain_name(name) } else { Cow::Borrowed(name) }
 }
 
-/// Names of the errors that syscalls often end with; x86-64's numbers.
+/// Names of frequent syscall errors, with x86-64's numbers.
 const ERRORS: [(u64, &str); 25] = [
     (1, "EPERM"),
     (2, "ENOENT"),

@@ -1,5 +1,4 @@
-//! A descriptor as a TOML file: its keys, and what is checked when it is read. docs/descriptors.md tells the same
-//! to those who write one.
+//! Parses a descriptor, a TOML file, and checks its keys. docs/descriptors.md documents the keys for authors.
 
 use serde::Deserialize;
 
@@ -13,7 +12,7 @@ use super::{KnownWork, On, Request, Role, Rule, Runtime, Sleeps, SpanProbe};
 /// A text that is no descriptor.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DescriptorError {
-    /// It is not the TOML that is expected.
+    /// The text is no valid TOML, or has unexpected keys.
     #[error("{0}")]
     Toml(String),
     /// The runtime's name is not such that reports could print it.
@@ -287,7 +286,7 @@ fn span(entry: SpanEntry) -> Result<SpanProbe, DescriptorError> {
     }
 }
 
-/// What is asked of the arguments where a mark's function is entered.
+/// Parses the condition on the arguments at the entry of a mark's function.
 fn condition(text: &str, is_mark: bool, entry: &[String]) -> Result<Condition, String> {
     if !is_mark {
         // Its end would be told of calls whose beginning is not.
@@ -330,7 +329,7 @@ fn rule(number: usize, entry: RuleEntry) -> Result<Rule, DescriptorError> {
     if !rule.reads_stack() && rule.futex.is_empty() && rule.thread.is_empty() {
         return Err(DescriptorError::Empty(number));
     }
-    // Stars stand for parts of names, which are not plain by themselves.
+    // A pattern with a star matches parts of names, so it need not be a plain name.
     let functions = rule.leaf.iter().chain(&rule.any).chain(&rule.within);
     let names = functions.filter(|pattern| !pattern.contains('*'));
     all_plain(&format!("rule {number}"), names)?;

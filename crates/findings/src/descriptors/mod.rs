@@ -1,9 +1,9 @@
-//! What the code, threads and lock words of language runtimes and libraries are for: one TOML file a runtime, in
-//! the order in which they are asked. A rule says by what it is recognised (the innermost function, any function on
-//! the stack, the binary, the futex word's symbol, the thread's name) and which role that has. The first rule that
-//! matches decides. A new runtime is one new file and one word in the list below; users add their own files.
+//! The roles of code, threads and lock words of language runtimes and libraries: one TOML file per runtime,
+//! in the order of their precedence. A rule has patterns (the innermost function, any function on the stack,
+//! the binary, the futex word's symbol, the thread's name) and a role. The first matching rule decides. A new
+//! runtime is one new file and one word in the list below. Users add their own files.
 //!
-//! Nothing here looks at a recording: `derive/roles.rs` does.
+//! This module does not read recordings. `derive/roles.rs` applies the rules to them.
 
 mod file;
 mod pattern;
@@ -22,7 +22,7 @@ pub use file::DescriptorError;
 pub use pattern::plain_name;
 pub use task_wait::{TaskProbe, TaskWaits};
 
-/// What a piece of a runtime's code, or a wait inside it, is for.
+/// The purpose of a runtime's code, or of a wait inside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
@@ -38,7 +38,7 @@ pub enum Role {
     JoinWait,
     /// Waits for a lock.
     Lock,
-    /// Chooses what runs next, or looks for it.
+    /// Selects the next task, or searches for one.
     Scheduler,
     /// Compiles the program while it runs.
     JitCompile,
@@ -54,7 +54,7 @@ pub enum Role {
     Format,
     /// Packs values to hand them on (to another thread, a process, a file), or unpacks them.
     Encode,
-    /// Makes a connection: finds out who the peer is, and agrees on keys.
+    /// Sets up a connection: authenticates the peer, and negotiates keys.
     Handshake,
 }
 
@@ -109,7 +109,7 @@ impl Role {
         }
     }
 
-    /// The class of a wait in this role, if it is another than what the kernel's `reason` tells.
+    /// The class of a wait in this role, if it differs from the class of the kernel's `reason`.
     pub fn class_blocked(self, reason: WaitReason) -> Option<Class> {
         use WaitReason::*;
         let for_thread = matches!(reason, Lock | Park | Join | Barrier);
@@ -137,24 +137,25 @@ impl Role {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum On {
-    /// Of a thread that runs.
+    /// A running thread.
     Cpu,
-    /// Of a thread that is blocked.
+    /// A blocked thread.
     Off,
-    /// Of a thread that wakes another: it tells what the woken one, or a task that it now runs, waited for.
+    /// A thread that wakes another one. It shows the reason of the wait of the woken thread, or of a task
+    /// that this thread now runs.
     Waker,
-    /// Of a thread in a loop that only waits, as the loop's instructions tell: what it waits for there.
+    /// A thread in a loop that only waits, by the loop's instructions. The role is the reason of the wait.
     Spin,
     /// Of both.
     #[default]
     Any,
 }
 
-/// One rule. It matches if one of its patterns of the stack does, or one of the futex word, and, if names of
-/// threads are given, one of those too. In all patterns `*` stands for anything.
+/// One rule. It matches if one of its patterns matches the stack, or the futex word. If it names threads, one
+/// of these names must match too. In all patterns `*` matches any text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// What it means.
+    /// The role of matching code or waits.
     pub role: Role,
     /// When it holds.
     pub on: On,
@@ -174,46 +175,48 @@ pub struct Rule {
     pub futex: Vec<String>,
     /// The thread's name.
     pub thread: Vec<String>,
-    /// Of blocked threads: the functions are those that such threads are started with, and do nothing else in.
+    /// For blocked threads: the functions are start functions of such threads, which do nothing else.
     pub start: bool,
-    /// Of a wait for work: the thread is one of a pool, and has nothing to do.
+    /// For a wait for work: the thread is an idle thread of a pool.
     pub idle: bool,
-    /// Of a wait for work: a task is bound to the thread, which waits until that task may go on.
+    /// For a wait for work: a task is bound to the thread, which waits until the task may continue.
     pub bound: bool,
-    /// Of a thread of the runtime's own: what threads in a call have (a processor for tasks) it hands to others.
+    /// For a thread of the runtime: it hands the resources of threads in a call (a processor for tasks) to
+    /// other threads.
     pub hands_over: bool,
-    /// Of a lock: what it is called; empty if nothing is to be said.
+    /// For a lock: its name. May be empty.
     pub lock: String,
     /// All such waits of a process are for one lock, whatever word they wait on.
     pub one_lock: bool,
-    /// They are so of one lock for each class of the program's own functions that take it.
+    /// With [`Rule::one_lock`]: one lock for each class of the program's own functions that take it.
     pub by_class: bool,
-    /// Of a lock whose waiters wait on several words: they lie within so many bytes; else 0.
+    /// For a lock whose waiters wait on several words: maximum distance of these words in bytes. Otherwise 0.
     pub lock_bytes: u64,
     /// Processes that one started share it: it lies in memory that they share.
     pub shared: bool,
-    /// Of a lock, on a CPU: the function is called only where somebody waits for the lock.
+    /// For a lock, on a CPU: the function is called only if a thread waits for the lock.
     pub contended: bool,
-    /// Of a lock whose functions wait for other things, too: it holds where those who end the waits on a word have waited
-    /// for that word themselves.
+    /// For functions that wait for locks and other objects. The rule applies if the threads that end the
+    /// waits on a word have waited for it too.
     pub handed_on: bool,
-    /// It does not hold of a wait by FUTEX_WAIT on a word that says "locked, with waiters": the function takes a lock, too.
+    /// The rule does not apply to a FUTEX_WAIT on a word with the value "locked, with waiters", because the
+    /// function takes a lock too.
     pub unless_locked: bool,
-    /// For people: what it is, a few words; may be empty.
+    /// A short description for people. May be empty.
     pub what: String,
-    /// What makes it less, as advice; may be empty.
+    /// Advice that reduces this time. May be empty.
     pub advice: String,
 }
 
 impl Rule {
-    /// It asks about the stack.
+    /// Whether the rule has patterns for the stack.
     pub fn reads_stack(&self) -> bool {
         [&self.leaf, &self.any, &self.leaf_module, &self.leaf_nameless, &self.module]
             .iter()
             .any(|list| !list.is_empty())
     }
 
-    /// What tells it from its neighbours, for people: its first pattern.
+    /// The rule's first pattern, for people, to distinguish it from the rules around it.
     pub fn mark(&self) -> String {
         let lists = [
             ("leaf", &self.leaf),
@@ -232,24 +235,25 @@ impl Rule {
     }
 }
 
-/// A span that probes tell, of a runtime that does not tell it itself.
+/// A span that probes record, for a runtime that does not report it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpanProbe {
-    /// What it is called.
+    /// Name of the span.
     pub name: String,
-    /// What its time is.
+    /// The kind of its time.
     pub kind: SpanKind,
-    /// It begins where the first of these that the binary has is entered: a function as [`plain_name`] gives it, or
-    /// `usdt:PROVIDER:NAME`.
+    /// The span begins at the entry of the first of these that the binary has: a function as [`plain_name`]
+    /// returns it, or `usdt:PROVIDER:NAME`.
     pub entry: Vec<String>,
-    /// It ends for all threads of the process where the first of these is entered; if none is named, for its thread where the
-    /// function that began it returns.
+    /// The span ends for all threads of the process at the entry of the first of these. If empty, it ends for
+    /// its thread when the entry function returns.
     pub end: Vec<String>,
-    /// It has no length: only that its entry was passed is told.
+    /// The span has no length. Only its entry is recorded.
     pub is_mark: bool,
-    /// Of a mark: only calls with such arguments are told.
+    /// For a mark: only calls with matching arguments are recorded.
     pub when: Option<Condition>,
-    /// More hits in a second are too dear; 0: as many as the places' cost allows.
+    /// Maximum number of hits per second, because more cost too much. 0: as many as the probes' overhead
+    /// allows.
     pub per_second_max: u32,
 }
 
@@ -258,25 +262,25 @@ pub struct SpanProbe {
 pub struct Request {
     /// Functions, of which one is on the stack.
     pub any: Vec<String>,
-    /// What to do about it.
+    /// The action to try.
     pub advice: String,
 }
 
-/// Work whose name says little to who did not write it, and which is often more than is needed; or code that should not wait, or
-/// that a pool of threads would not run again.
+/// Work whose name is not meaningful to users, and which is often unnecessary. Also code that should not
+/// wait, or that a thread pool would not run again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownWork {
     /// Functions, of which one is on the stack.
     pub any: Vec<String>,
-    /// What it is, as in "In 40 % of the work …", or of the waiting.
+    /// A description that fits "In 40 % of the work …", or "of the waiting".
     pub what: String,
-    /// What makes it less.
+    /// Advice that reduces this work.
     pub advice: String,
 }
 
 impl KnownWork {
-    /// Its functions' names have a package's or a namespace's in them, and nobody else's are called so. A plain name of C
-    /// (`compile_file`, `regexec`) may be any program's.
+    /// Whether all function names contain a package or a namespace, and so are unique. A plain C name
+    /// (`compile_file`, `regexec`) may belong to any program.
     pub fn says_whose(&self) -> bool {
         self.any.iter().all(|pattern| pattern.contains("::") || pattern.contains('.'))
     }
@@ -287,9 +291,10 @@ impl KnownWork {
 pub struct Sleeps {
     /// Functions through which a task sleeps.
     pub by: Vec<String>,
-    /// Functions of which none is on the stack: what they set a clock for is meant to come before.
+    /// Functions that must not be on the stack. They set a timer for an event that is expected to come
+    /// earlier.
     pub unless: Vec<String>,
-    /// How finely its clock ticks (ns); 0: as the kernel's.
+    /// Resolution of the runtime's clock (ns). 0: the kernel's resolution.
     pub tick_ns: u64,
 }
 
@@ -300,32 +305,33 @@ pub struct Runtime {
     pub name: String,
     /// For people.
     pub title: String,
-    /// What makes its collector run less often, as advice; may be empty.
+    /// Advice on fewer collections. May be empty.
     pub fewer_collections: String,
-    /// What gives it as many threads as there are CPUs, as advice; may be empty.
+    /// Advice on as many threads as CPUs. May be empty.
     pub fewer_threads: String,
-    /// What keeps it from ending its threads and starting new ones again and again, as advice; may be empty.
+    /// Advice on how to keep threads instead of ending and starting them repeatedly. May be empty.
     pub keeps_threads: String,
-    /// Its threads carry tasks of its own, which may go on in another of them after each wait.
+    /// Whether its threads carry tasks, which may continue on another thread after each wait.
     pub carries_tasks: bool,
-    /// Functions through which a thread that wants memory comes to collect; others of the runtime may lie between them and
-    /// the program's own.
+    /// Functions through which a thread that allocates memory starts a collection. Other functions of the
+    /// runtime may lie between them and the program's functions.
     pub collects_for_memory: Vec<String>,
     /// Functions by which a program asks for a collection, in the order in which they are looked for.
     pub requests: Vec<Request>,
-    /// Work that is known for what it is.
+    /// Work with a known purpose.
     pub work: Vec<KnownWork>,
     /// Code that holds up more than its thread where it waits in a call.
     pub blocking: Vec<KnownWork>,
-    /// What it builds up for each thread that a program starts, and takes down at its end.
+    /// Code that runs at the start and the exit of each thread that a program starts.
     pub starting: Vec<KnownWork>,
     /// How a writer waits for a lock that lets readers in before it.
     pub writing: Vec<KnownWork>,
-    /// What code that sleeps by the clock waits for.
+    /// Code that sleeps by the clock, and the event for which it waits.
     pub sleeping: Vec<KnownWork>,
     /// How its tasks sleep.
     pub sleeps: Sleeps,
-    /// Functions whose instructions look like a loop that only waits, and that is hardly ever gone round: who is seen there works.
+    /// Functions whose instructions resemble a loop that only waits, but that rarely iterates. A thread
+    /// sampled there works.
     pub works: Vec<String>,
     /// A function of this name in a binary: the runtime is in it.
     pub function_marks: Vec<String>,
@@ -333,7 +339,7 @@ pub struct Runtime {
     pub module_marks: Vec<String>,
     /// In the order in which they are asked.
     pub rules: Vec<Rule>,
-    /// Spans that probes tell.
+    /// Spans that probes record.
     pub spans: Vec<SpanProbe>,
     /// Where its tasks wait for locks.
     pub task_waits: Option<TaskProbe>,
@@ -355,7 +361,7 @@ macro_rules! descriptors {
     };
 }
 
-// Who builds upon another comes before it.
+// A runtime that is built upon another one comes before it.
 descriptors! {
     "rayon",
     "tokio",
@@ -401,19 +407,20 @@ impl Descriptors {
         Descriptors { runtimes: Arc::default() }
     }
 
-    /// Those that come with this library.
+    /// The descriptors of this library.
     pub fn built_in() -> Descriptors {
         static PARSED: LazyLock<Arc<Vec<Runtime>>> = LazyLock::new(|| {
-            // Tests read each one; a broken file is left out rather than stop a report.
+            // Tests parse each file. A broken file is left out, so that the report still works.
             Arc::new(BUILT_IN.iter().filter_map(|(_, text)| file::parse(text).ok()).collect())
         });
         Descriptors { runtimes: PARSED.clone() }
     }
 
-    /// These, asked before the ones that are there; one of the same name replaces it.
+    /// Adds the descriptors `texts`, with precedence over the existing ones. A descriptor replaces an
+    /// existing one of the same name.
     ///
     /// # Errors
-    /// A text is no descriptor.
+    /// A text is no valid descriptor.
     pub fn with(self, texts: &[String]) -> Result<Descriptors, DescriptorError> {
         let mut runtimes = texts.iter().map(|text| file::parse(text)).collect::<Result<Vec<_>, _>>()?;
         let names: Vec<String> = runtimes.iter().map(|runtime| runtime.name.clone()).collect();

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// What compilers append to the name of a function of which they make another.
+/// Suffixes that compilers append to the name of a function from which they derive another one.
 const SUFFIXES: [&str; 7] = [".constprop", ".part", ".isra", ".cold", ".localalias", ".lto_priv", ".abi0"];
 
 /// A function's name without parameters, type arguments, result type, hashes, versions and the marks of clones:
@@ -64,8 +64,8 @@ fn without_parameters(name: &str) -> &str {
     name
 }
 
-/// Without what stands in angle brackets; of the type in those with which a name begins, the type stays, and of
-/// `<A as B>` only `A`.
+/// Removes text in angle brackets. A type in brackets at the start of the name remains. `<A as B>`
+/// becomes `A`.
 fn without_type_arguments(name: &str) -> String {
     let Some((leading, rest)) = name.strip_prefix('<').and_then(split_at_closing) else {
         return outside_brackets(name);
@@ -86,7 +86,7 @@ fn without_type_arguments(name: &str) -> String {
     outside_brackets(leading.get(..own_end).unwrap_or(leading)) + &outside_brackets(rest)
 }
 
-/// What is before and behind the bracket that closes one before the text.
+/// Splits at the bracket that closes the one before the text. Returns the parts before and after it.
 fn split_at_closing(text: &str) -> Option<(&str, &str)> {
     let (mut depth, mut before) = (1u32, ' ');
     for (at, character) in text.char_indices() {
@@ -115,7 +115,7 @@ fn outside_brackets(text: &str) -> String {
         }
         before = character;
     }
-    // What is left of Rust's `a::<B>::c::<D>`.
+    // The rest of Rust's `a::<B>::c::<D>`.
     if depth == 0 && out.ends_with("::") && text.ends_with('>') {
         out.truncate(out.len() - 2);
     }

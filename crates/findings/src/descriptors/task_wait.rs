@@ -1,10 +1,11 @@
-//! Where a runtime's tasks wait for locks, without the kernel's knowing: what probes are to tell.
+//! Places at which a runtime's tasks wait for locks, invisible to the kernel: where to set probes.
 
 use serde::Deserialize;
 
 use super::file::{DescriptorError, all_plain};
 
-/// Functions, and what is in which register there. Registers are numbered as x86-64's instructions do (0 is `rax`, 14 is `r14`).
+/// Functions, and the registers of their arguments. Registers are numbered as in x86-64's instructions (0 is
+/// `rax`, 14 is `r14`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskProbe {
     /// Where a task begins to wait, all that the binary has.
@@ -13,9 +14,10 @@ pub struct TaskProbe {
     pub goes_on: Vec<String>,
     /// The register that has the address of a record of it there.
     pub woken: u8,
-    /// So many bytes on in that: which task it is.
+    /// Offset of the task's ID in that record, in bytes.
     pub woken_task_at: u32,
-    /// Functions of which one is on the stack where a task waits for a lock; else it waits for something else.
+    /// Functions of which one is on the stack if a task waits for a lock. Otherwise it waits for something
+    /// else.
     pub locks: Vec<String>,
 }
 
@@ -24,9 +26,9 @@ pub struct TaskProbe {
 pub struct TaskWaits {
     /// Where this is entered.
     pub entry: String,
-    /// The register that says which task it is.
+    /// The register with the task's ID.
     pub task: u8,
-    /// The register with the address of what it waits for.
+    /// The register with the address of the awaited object.
     pub object: u8,
 }
 

@@ -1,4 +1,4 @@
-//! Each built-in descriptor is read and checked here; `tests/descriptors.rs` asks them about recorded names.
+//! Parses and checks each built-in descriptor. `tests/descriptors.rs` matches them against recorded names.
 
 use super::*;
 

@@ -1,7 +1,9 @@
-//! One recording cut into blocks of time, each as if it were a run: how much its figures vary within the run.
+//! One recording cut into blocks of time, each used as a run. The blocks show how much figures vary within
+//! the run.
 //!
-//! Only what can be said of a part is: locks and syscalls by the threads' own slices, allocations by the moment of each that
-//! was drawn. Calls that were counted in short windows are not: most blocks have none.
+//! Contains only figures that a part of a recording has. Locks and syscalls come from the threads' own
+//! slices, allocations from the times of the sampled allocations. Calls that were counted in short windows
+//! are left out, because most blocks have no window.
 
 use std::collections::BTreeMap;
 
@@ -14,17 +16,17 @@ use crate::Analysis;
 use crate::derive::stacks::{Allocated, Folding, Selection};
 use crate::derive::syscall_names::syscall_name;
 
-/// Into how many blocks a recording is cut: long enough that one says little of the next.
+/// Number of blocks of a recording. Blocks this long are nearly independent.
 pub(super) const BLOCKS: usize = 24;
 
-/// Where each block begins, and where the last one ends; nothing of a recording that is too short.
+/// Start of each block, and end of the last one. `None` if the recording is too short.
 pub(super) fn bounds(trace: &Trace) -> Option<Bounds> {
     let (start, wall) = (trace.start().0, u128::from(trace.wall().0));
     let at = |block: usize| Timestamp(start + (wall * block as u128 / BLOCKS as u128) as u64);
     (wall >= BLOCKS as u128).then(|| std::array::from_fn(at))
 }
 
-/// A run for each block, with the facts of which a block has a part; nothing of a recording that is too short.
+/// One run per block, with the facts that a block has. Empty if the recording is too short.
 pub(super) fn runs(trace: &Trace, analysis: &Analysis) -> Vec<Run> {
     let Some(bounds) = bounds(trace) else { return Vec::new() };
     let mut rows: Vec<Vec<FactRow>> = vec![Vec::new(); BLOCKS];
@@ -42,7 +44,7 @@ pub(super) fn runs(trace: &Trace, analysis: &Analysis) -> Vec<Run> {
 
 type Bounds = [Timestamp; BLOCKS + 1];
 
-/// Of a key in one block: time (ns), and how often it began there.
+/// A key's time (ns) in one block, and the number of its events that began there.
 #[derive(Clone, Copy, Default)]
 struct Sum {
     ns: u64,
@@ -77,7 +79,7 @@ impl<'a, K: Ord> Sums<'a, K> {
         }
     }
 
-    /// Counts what a sample stands for.
+    /// Adds the time of a sample.
     fn add_sample(&mut self, key: K, at: Timestamp, ns: u64) {
         let block = self.block(at);
         self.by_key.entry(key).or_default()[block].ns += ns;
@@ -93,7 +95,7 @@ impl<'a, K: Ord> Sums<'a, K> {
     }
 }
 
-/// What was waited in each block, and the waits that began there.
+/// Wait time in each block, and the number of waits that began there.
 fn locks((trace, analysis): (&Trace, &Analysis), bounds: &Bounds, rows: &mut [Vec<FactRow>]) {
     let (derived, names) = (&analysis.derived, Names::of(trace));
     let index = &derived.occupancy.locks;
@@ -128,7 +130,7 @@ fn syscalls((trace, analysis): (&Trace, &Analysis), bounds: &Bounds, rows: &mut 
             sums.add(number, (slice.start, slice.end));
         }
     }
-    // Each sample stands for as much as any, as in the whole recording's table.
+    // All samples have the same weight, as in the table of the whole recording.
     let each = ledger.running_ns() / ledger.samples.max(1);
     let is_target = |id: ThreadId| trace.threads.get(id.index()).is_some_and(|thread| thread.target);
     for sample in trace.samples.iter().filter(|sample| sample.in_kernel && sample.syscall >= -1) {
@@ -139,7 +141,7 @@ fn syscalls((trace, analysis): (&Trace, &Analysis), bounds: &Bounds, rows: &mut 
     sums.finish(rows, |number, sum| FactRow::time(Table::Syscall, syscall_name(*number), sum.ns));
 }
 
-/// What was allocated in each block.
+/// Allocations in each block.
 fn allocated(trace: &Trace, bounds: &Bounds, rows: &mut [Vec<FactRow>]) {
     for (block, rows) in rows.iter_mut().enumerate() {
         let to = if block + 1 == BLOCKS { Timestamp(u64::MAX) } else { bounds[block + 1] };

@@ -1,5 +1,5 @@
-//! What garbage collection has to do with how two programs differ: threads that share a collector, and processes with one each, do the
-//! same work and take different times.
+//! The part of garbage collections in the difference between two programs. Threads that share a collector,
+//! and processes with one each, do the same work in different times.
 
 use std::iter::once;
 
@@ -9,9 +9,10 @@ use super::run::{FactRow, Goal, Table};
 use crate::Analysis;
 use crate::derive::class::Class;
 
-/// It is said if collections are this part of the change at the least.
+/// Minimum share of the change for which collections account, to be reported.
 const SHARE_MIN: f64 = 0.2;
-/// Waits of somebody who has nothing to do, or for whom others work: they last as long as what is waited for, and cause nothing.
+/// Waits of idle threads, or of threads for which other threads work. They last as long as the awaited event,
+/// and are no cause.
 const CAUSES_NOTHING: [Class; 7] = [
     Class::WorkWait,
     Class::JoinWait,
@@ -31,7 +32,7 @@ pub struct Collections {
     pub b_ns: f64,
     /// How much longer B's threads ran, queued, and waited for others than A's, whatever for (ns).
     pub more_ns: f64,
-    /// What collections cost in each way, the greatest change first.
+    /// Cost of collections by part, the greatest change first.
     pub parts: Vec<Part>,
 }
 
@@ -48,7 +49,7 @@ pub struct Part {
 }
 
 impl Collections {
-    /// How much more they cost B than A (ns); negative: less.
+    /// Additional cost of collections in B (ns). Negative if B has less.
     pub fn change_ns(&self) -> f64 {
         self.b_ns - self.a_ns
     }
@@ -59,7 +60,8 @@ impl Collections {
     }
 }
 
-/// What a recording says of its collections: all, and part by part; of a runtime that told nothing what its code's roles say.
+/// Cost of a recording's collections: the total and each part. For a runtime that reports no collections, by
+/// the roles of its code.
 pub(super) fn rows(analysis: &Analysis) -> Vec<FactRow> {
     let (gc, ledger) = (&analysis.derived.gc, &analysis.derived.ledger);
     let parts = match gc.lanes.is_empty() {
@@ -78,11 +80,11 @@ pub(super) fn rows(analysis: &Analysis) -> Vec<FactRow> {
     once(sum).chain(parts.map(|(class, ns)| FactRow::time(Table::Collections, class.name(), *ns))).collect()
 }
 
-/// How much of the change is what collections cost; `None` if it is little, or not shown.
+/// The share of the change that collections cause. `None` if the share is small, or not shown.
 pub fn explain(difference: &Difference, goal: Goal, matters: f64) -> Option<Collections> {
     let of = |table: Table| difference.rows.iter().filter(move |row| row.table == table);
     let all = of(Table::Collections).find(|row| row.name == ALL)?;
-    // Of one run of each it is said as all that is said of them: so they were.
+    // With one run of each, all statements hold for these two runs only.
     let is_shown = difference.basis == Basis::Blocks || all.main().trend.is_change();
     // Runs of one length do more work in it, and collect more for it.
     if goal != Goal::Wall || !is_shown {
@@ -136,7 +138,7 @@ mod tests {
     }
 
     const PROCESSES: Side = (&[(Class::Useful, 100), (Class::GcWork, 5)], &[(Class::GcWork, 5)]);
-    /// The same work, with a domain that has nothing to do beside.
+    /// The same work, with an additional idle domain.
     const DOMAINS: Side = (
         &[
             (Class::Useful, 100),
@@ -152,7 +154,7 @@ mod tests {
     #[test]
     fn what_domains_pay_more_than_processes_is_told_way_by_way() {
         let found = explain(&compared([PROCESSES, DOMAINS], 10), Goal::Wall, MATTERS).expect("a cause");
-        // 130 of 155 ms; the idle domain's 300 are none of it.
+        // 130 of 155 ms. The idle domain's 300 ms do not count.
         assert!((found.share() - 130.0 / 155.0).abs() < 0.02, "{found:?}");
         assert!((found.change_ns() - 130e6).abs() < 3e6, "{found:?}");
         let names: Vec<&str> = found.parts.iter().map(|part| part.name.as_str()).collect();
@@ -169,7 +171,8 @@ mod tests {
         // More work, and as much for collections.
         let more: Side = (&[(Class::Useful, 200), (Class::GcWork, 5)], &[(Class::GcWork, 5)]);
         assert!(!is_told([PROCESSES, more]));
-        // A tenth of a change; waiting that causes nothing; and collections that cost more while all takes less.
+        // A tenth of a change, a wait that is no cause, and collections that cost more while the run takes
+        // less.
         let tenth: Side = (&[(Class::Useful, 190), (Class::GcWork, 15)], &[(Class::GcWork, 15)]);
         assert!(!is_told([PROCESSES, tenth]));
         let idle: Side =
@@ -183,7 +186,7 @@ mod tests {
     fn what_is_not_shown_or_not_known_explains_nothing() {
         let sides = [PROCESSES, DOMAINS];
         assert_eq!(explain(&compared(sides, 10), Goal::Work, MATTERS), None);
-        // One run of each may be chance; of two recordings it is what they say.
+        // One run of each may be chance. Two recordings are compared by their blocks.
         let mut one = compared(sides, 1);
         assert_eq!(explain(&one, Goal::Wall, MATTERS), None);
         one.basis = Basis::Blocks;

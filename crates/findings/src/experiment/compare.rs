@@ -1,32 +1,35 @@
-//! Whether two groups of runs differ, by how much, and if that cannot be told, how many more runs would tell.
+//! Whether two groups of runs differ, and by how much. If that is not clear, the number of runs that would
+//! decide it.
 //!
-//! Runs are compared as logarithms, so a change is a factor, and pair by pair where each round has a run of both: what
-//! drifts slowly is then the same for both. The centre is a mean of which a fifth at each end is left out, since what
-//! disturbs a run on a shared machine makes it an outlier. The interval is a percentile bootstrap, widened for small
-//! samples so that it covers as Student's t would (Hesterberg 2015, *What Teachers Should Know About the Bootstrap*,
-//! "expanded percentile"); below [`BOOTSTRAP_MIN`] runs there is too little to resample, and it is Student's.
+//! Runs are compared as logarithms, so a change is a factor. They are compared in pairs if each round has a
+//! run of both, so that slow drift affects both equally. The centre is a mean without a fifth of the values
+//! at each end, because disturbances on a shared machine make outliers. The interval is a percentile
+//! bootstrap, widened for small samples to cover like Student's t (Hesterberg 2015, *What Teachers Should
+//! Know About the Bootstrap*, "expanded percentile"). Below [`BOOTSTRAP_MIN`] runs there are too few values
+//! to resample, and the interval is Student's.
 
 use super::distributions::{normal_tail, student_quantile, student_tails};
 use super::random::Random;
 use crate::derive::split::ERRORS_95;
 
-/// Below so many runs the interval is Student's.
+/// Minimum number of runs for a bootstrap interval. Below it, the interval is Student's.
 pub const BOOTSTRAP_MIN: usize = 8;
-/// Below so many values nothing is left out at the ends.
+/// Minimum number of values for a trimmed mean.
 const TRIM_MIN: usize = 5;
 /// The chance with which a difference that matters is to be found.
 const POWER_TAIL: f64 = 0.2;
-/// More runs than that are made only for who asks for them: the machine is too noisy for the question.
+/// Maximum number of runs that are made without an explicit request. Beyond it, the machine is too noisy for
+/// the question.
 pub const RUNS_MAX: u32 = 1000;
 
-/// What is asked.
+/// Parameters of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Question {
     /// From which resampling takes its randomness.
     pub seed: u64,
     /// The smallest relative change that matters.
     pub matters: f64,
-    /// The chance of calling two things different that are not.
+    /// The probability of reporting a difference that does not exist.
     pub risk: f64,
     /// A greater value is better.
     pub more_is_better: bool,
@@ -42,14 +45,14 @@ impl Default for Question {
     }
 }
 
-/// What may be said of B against A.
+/// The verdict on B against A.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// B is better.
     Faster,
     /// B is worse.
     Slower,
-    /// They differ by less than what matters.
+    /// The difference is smaller than the smallest change that matters.
     Same,
     /// Neither a difference nor its absence is shown.
     Unclear,
@@ -84,10 +87,10 @@ pub struct Change {
     pub high: f64,
     /// The chance of a change as great if there were none.
     pub p: f64,
-    /// What may be said.
+    /// The verdict.
     pub verdict: Verdict,
-    /// How many runs of each, in all, would find the smallest change that matters in four cases of five. `None`: not to be
-    /// told from so few. It may be more than [`RUNS_MAX`].
+    /// Number of runs of each, in total, that would find the smallest change that matters in four cases of
+    /// five. `None` if there are too few runs to estimate it. May exceed [`RUNS_MAX`].
     pub runs_wanted: Option<u32>,
     /// The smallest relative change that as many runs as there are would find in four cases of five.
     pub finds: Option<f64>,
@@ -99,7 +102,7 @@ impl Change {
         self.runs_wanted.filter(|wanted| *wanted <= RUNS_MAX)
     }
 
-    /// It takes too many runs.
+    /// Whether the required number of runs exceeds [`RUNS_MAX`].
     pub fn is_beyond_reach(&self) -> bool {
         self.runs_wanted.is_some_and(|wanted| wanted > RUNS_MAX)
     }
@@ -116,14 +119,14 @@ pub struct Estimate {
     pub high: f64,
     /// One standard error.
     pub error: f64,
-    /// What it rests on: degrees of freedom.
+    /// Degrees of freedom of the error.
     pub freedom: f64,
     /// The chance of a centre as far from 0 if it were 0.
     pub p: f64,
 }
 
 impl Estimate {
-    /// Of a centre of which half the width of the 95 % interval is known otherwise.
+    /// An estimate with a known half width of the 95 % interval.
     pub fn within(centre: f64, half: f64) -> Estimate {
         let (error, freedom) = (half / ERRORS_95, f64::from(u16::MAX));
         Estimate {
@@ -136,17 +139,18 @@ impl Estimate {
         }
     }
 
-    /// The smallest distance of the centre from 0 that a sample like this would find in four cases of five. What is rarely
-    /// disturbed has an interval wider than its scatter tells: the interval is what will judge.
+    /// The smallest distance of the centre from 0 that a sample like this would find in four cases of five. A
+    /// sample with rare disturbances has an interval wider than its scatter. The interval is used, because it
+    /// decides the verdict.
     fn reach(&self, risk: f64) -> f64 {
         let quantile = student_quantile(risk / 2.0, self.freedom);
         let error = self.error.max((self.high - self.low) / 2.0 / quantile);
         (quantile + student_quantile(POWER_TAIL, self.freedom)) * error
     }
 
-    /// Takes the ends of the middle of resampled centres for its interval: of a tail as much smaller as a sample of `runs`
-    /// understates its scatter. Ends that lie beyond what was resampled are not known by it: where one of many intervals
-    /// is asked for so small a risk, Student's is kept if it is wider.
+    /// Sets the interval to the quantiles of the resampled centres. The tail is smaller by the factor by
+    /// which a sample of `runs` understates its scatter. A tail beyond the resamples is unknown. Then the
+    /// wider one of this interval and Student's is used: this occurs with many intervals at small risk.
     fn bounded_by(&mut self, mut draws: Vec<f64>, runs: usize, risk: f64) {
         draws.sort_unstable_by(f64::total_cmp);
         let runs = runs as f64;
@@ -223,15 +227,15 @@ fn change(estimate: Option<Estimate>, runs: usize, (a, b): (f64, f64), question:
     }
 }
 
-/// How many runs would find a change of the centre by `effect` with a chance of four in five, if `runs` gave this estimate.
-/// After Stein, with the quantiles of what the scatter is known by, so that a scatter that was underestimated by chance does
-/// not cost the power.
+/// Number of runs that would find a change of the centre by `effect` with probability 0.8, if `runs` gave
+/// this estimate. Source: Stein, with the quantiles of the scatter's degrees of freedom. So a scatter that
+/// was underestimated by chance does not reduce the power.
 pub fn runs_to_find(found: &Estimate, runs: usize, (effect, risk): (f64, f64)) -> u32 {
     let wanted = (found.reach(risk) / effect).powi(2) * runs as f64;
     (wanted.ceil() as u32).max(BOOTSTRAP_MIN as u32)
 }
 
-/// The centre of a sample; none of fewer than two.
+/// The centre of a sample. `None` with fewer than two values.
 pub fn centre(values: &[f64], question: &Question) -> Option<Estimate> {
     let (middle, error, freedom) = trimmed(values, question.trimmed)?;
     let mut found = estimated(middle, error, freedom, question);
@@ -247,7 +251,7 @@ pub fn centre(values: &[f64], question: &Question) -> Option<Estimate> {
     Some(found)
 }
 
-/// The difference of the centres of two samples; none if one of them has fewer than two.
+/// The difference of the centres of two samples. `None` if one of them has fewer than two values.
 pub fn two_centres(a: &[f64], b: &[f64], question: &Question) -> Option<Estimate> {
     let ((centre_a, error_a, freedom_a), (centre_b, error_b, freedom_b)) =
         (trimmed(a, question.trimmed)?, trimmed(b, question.trimmed)?);

@@ -1,4 +1,4 @@
-//! Whether comparisons claim what is not, and find what is.
+//! Rates of wrong and missed differences.
 
 use super::compare::*;
 use super::random::Random;
@@ -6,7 +6,7 @@ use super::random::Random;
 const QUESTION: Question =
     Question { seed: 0, matters: 0.03, risk: 0.05, more_is_better: false, resamples: 500, trimmed: 0.2 };
 
-/// Log-normal scatter of a few percent; one run in ten is disturbed, and takes up to twice as long.
+/// Log-normal scatter of a few percent. One run in ten is disturbed, and takes up to twice as long.
 fn noisy(random: &mut Random, scatter: f64, disturbed: bool) -> f64 {
     let normal = (0..12).map(|_| random.unit()).sum::<f64>() - 6.0;
     let disturbance = if disturbed && random.below(10) == 0 { random.unit() } else { 0.0 };
@@ -43,7 +43,7 @@ fn the_same_is_called_different_in_one_case_of_twenty_at_most() {
         for disturbed in [false, true] {
             let of_pairs = called_different(count, 0.0, disturbed, |pairs| paired(pairs, &QUESTION));
             let of_groups = called_different(count, 0.0, disturbed, groups);
-            // 10 of 200 are expected; 18 is two and a half standard deviations more.
+            // 10 of 200 are expected. 18 is two and a half standard deviations more.
             assert!(of_pairs <= 18 && of_groups <= 18, "{count} {disturbed}: {of_pairs}, {of_groups} of 200");
         }
     }
@@ -63,8 +63,8 @@ fn five_percent_are_found_within_the_runs_that_are_proposed() {
     }
 }
 
-/// As the runner does it: the pilot, then as many as the scatter of all runs asks for, until it asks for no more. The
-/// machine is quiet for so many rounds, and busy for as many.
+/// Like the runner: the pilot, then as many runs as the scatter of all runs requires, until no more are
+/// required. The machine alternates between `quiet` quiet rounds and as many busy ones.
 fn until_enough(seed: u64, slower: f64, quiet: usize) -> Verdict {
     let mut random = Random::part(seed, 78);
     let question = Question { matters: 0.05, ..QUESTION };
@@ -113,7 +113,7 @@ fn runs_that_scatter_too_much_say_how_many_would_tell_and_what_they_would_find()
     assert_eq!((change.verdict, change.runs_to_make()), (Verdict::Unclear, None));
     let (wanted, finds) = (change.runs_wanted.unwrap(), change.finds.unwrap());
     assert!(change.is_beyond_reach() && wanted > RUNS_MAX && finds > QUESTION.matters, "{change:?}");
-    // What they would find is within reach of as many: the two figures are of one law.
+    // The same number of runs finds a change of `finds`: both figures follow one law.
     let easier = paired(&wild, &Question { matters: finds, ..QUESTION });
     assert!((8..=11).contains(&easier.runs_wanted.unwrap()), "{easier:?}");
     let calm = paired(&pairs(3, 12, 0.01, false), &QUESTION);

@@ -1,5 +1,5 @@
-//! Everything that changed between two groups of runs: what they are judged by first, then every figure of their
-//! recordings, with the share of wrong discoveries among these kept to [`WRONG_SHARE`].
+//! All changes between two groups of runs: first the goal, then every figure of their recordings. The share
+//! of wrong discoveries among the figures is at most [`WRONG_SHARE`].
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use super::compare::{self, Change, Estimate, Question};
 use super::discoveries::discoveries;
 use super::run::{Experiment, FactRow, Measure, Run, Table};
 
-/// Of the figures that are said to have changed, at most this share is wrong.
+/// Maximum share of wrong ones among the figures that are reported as changed.
 pub const WRONG_SHARE: f64 = 0.05;
 
 /// Runs with at least one wait that the time of a wait takes.
@@ -16,17 +16,17 @@ const RATIOS_MIN: usize = 3;
 /// B against A.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Difference {
-    /// Of what the runs are judged by.
+    /// The change of the goal.
     pub goal: Change,
     /// The figures rest on rounds in which both have a run.
     pub paired: bool,
-    /// What the intervals of the figures are over.
+    /// The population of the figures' intervals.
     pub basis: Basis,
     /// Rows of the recordings, table by table, the greatest change first.
     pub rows: Vec<RowChange>,
 }
 
-/// What an interval is over, and thereby what it tells.
+/// The population of an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis {
     /// Runs: whether another run would show it.
@@ -42,7 +42,7 @@ pub struct RowChange {
     pub table: Table,
     /// Of which.
     pub name: String,
-    /// What is known of it, in the order of [`Table::measures`]; the first is always there.
+    /// The row's figures, in the order of [`Table::measures`]. The first one is always present.
     pub figures: Vec<Figure>,
 }
 
@@ -55,23 +55,23 @@ pub struct Figure {
     pub a: f64,
     /// Mean of B.
     pub b: f64,
-    /// The change, with its interval; `None` if there are too few runs.
+    /// The change, with its interval. `None` if there are too few runs.
     pub change: Option<Estimate>,
-    /// What may be said of it, all figures taken together.
+    /// The trend, corrected for the number of figures.
     pub trend: Trend,
-    /// Where nothing may be said yet: how many runs of each would find the smallest change that matters in four cases of
-    /// five, if this were the only figure.
+    /// For an unclear figure: the number of runs of each that would find the smallest change that matters in
+    /// four cases of five, if this were the only figure.
     pub runs_wanted: Option<u32>,
 }
 
-/// What may be said of a figure.
+/// The trend of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trend {
     /// There is more of it: it is among the discoveries.
     More,
     /// There is less of it.
     Less,
-    /// It is no discovery, and its interval holds no change that matters.
+    /// No discovery, and the interval contains no change that matters.
     Same,
     /// Neither.
     Unclear,
@@ -95,7 +95,7 @@ impl Trend {
 }
 
 impl Figure {
-    /// Relative change; `None` of what A does not have.
+    /// Relative change. `None` if A does not have it.
     pub fn relative(&self) -> Option<f64> {
         (self.a > 0.0).then(|| self.b / self.a - 1.0)
     }
@@ -183,8 +183,9 @@ pub(super) fn rows((a, b): (&[Run], &[Run]), paired: bool, question: &Question) 
     rows
 }
 
-/// What may be said of each figure, with all of them looked at. Findings are made of the other rows and so go with them:
-/// that leaves the share of wrong discoveries as it is (Benjamini and Yekutieli 2001).
+/// Sets the trend of each figure, corrected for their number. Findings are derived from the other rows, so
+/// they are dependent. Positive dependence leaves the share of wrong discoveries as it is (Benjamini and
+/// Yekutieli 2001).
 pub(super) fn judge(rows: &mut [RowChange], matters: f64) {
     let figures = || rows.iter().flat_map(|row| &row.figures);
     let p: Vec<f64> =
@@ -205,15 +206,17 @@ pub(super) fn judge(rows: &mut [RowChange], matters: f64) {
     }
 }
 
-/// A figure of a row in each run; zero where it has none. `None` if it is not known of any run, or there is nothing to divide by.
+/// A figure of a row in each run, 0 for a run without the row. `None` if no run has the figure, or if the
+/// divisor is 0.
 ///
-/// The time of one wait is that of all of them over their number, not a mean of means: each run gives that ratio and how far
-/// it is off by itself (the ratio's terms of first order), so that the mean is the ratio and the scatter its own.
+/// The time of one wait is the total time over the number of waits, and no mean of means. Each run
+/// contributes that ratio and its own deviation (the ratio's first-order terms). So the mean is the ratio,
+/// and the scatter is that of the runs.
 fn series(runs: &[Run], (table, name): (Table, &str), measure: Measure) -> Option<Vec<f64>> {
     let of = |known: fn(&FactRow) -> Option<u64>| -> Option<Vec<f64>> {
         let rows: Vec<Option<&FactRow>> =
             runs.iter().filter_map(|run| run.facts.as_ref()).map(|facts| facts.row(table, name)).collect();
-        // A row that is nowhere is none; one that is there, and of which this is not known, is not.
+        // A row that is in no run counts as 0. A row that exists without this figure does not.
         let is_known =
             rows.iter().all(Option::is_none) || rows.iter().flatten().any(|row| known(row).is_some());
         is_known.then(|| rows.iter().map(|row| row.and_then(known).unwrap_or(0) as f64).collect())
@@ -233,8 +236,8 @@ fn series(runs: &[Run], (table, name): (Table, &str), measure: Measure) -> Optio
     }
 }
 
-/// A ratio's terms of first order show how it scatters only if several runs have something to divide by: one that has all of it
-/// lies on the ratio itself.
+/// First-order terms of a ratio show its scatter only if several runs have a divisor. A single run with all
+/// of it lies on the ratio itself.
 fn scatters(runs: &[Run], (table, name): (Table, &str)) -> bool {
     let facts = || runs.iter().filter_map(|run| run.facts.as_ref());
     let has = |row: &FactRow| row.count.is_some_and(|count| count > 0);
@@ -270,7 +273,7 @@ mod tests {
     const QUESTION: Question =
         Question { seed: 0, matters: 0.03, risk: 0.05, more_is_better: false, resamples: 500, trimmed: 0.2 };
 
-    /// Ten rounds; rows of A and of B, whose amounts and counts scatter by a hundredth.
+    /// Ten rounds. The amounts and counts of the rows of A and of B scatter by a hundredth.
     fn experiment(a: &[FactRow], b: &[FactRow]) -> Experiment {
         let mut random = Random::part(4, 4);
         let mut runs = Vec::new();
@@ -335,7 +338,7 @@ mod tests {
         // Without any wait there is no time of one.
         assert_eq!(of(&runs[2..], Measure::TimeEach), None);
         assert_eq!(of(&runs[2..], Measure::Longest), Some(vec![0.0]));
-        // Of an older set the longest is not known.
+        // An older set does not contain the longest wait.
         let old = RunFacts {
             rows: vec![FactRow { longest_ns: None, ..lock("m", 5, 1, 1) }],
             ..RunFacts::default()

@@ -1,4 +1,4 @@
-//! Having looked at many things: which of them are still surprising.
+//! Corrections for many simultaneous tests.
 
 /// Benjamini and Hochberg: for each p, whether it is among the discoveries of which at most a share `rate` is wrong.
 pub fn discoveries(p: &[f64], rate: f64) -> Vec<bool> {

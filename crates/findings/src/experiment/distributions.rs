@@ -77,7 +77,7 @@ pub fn fisher_quantile(tail: f64, above: f64, below: f64) -> f64 {
 
 /// Probability that a standard normal is above `z` ≥ 0.
 pub fn normal_tail(z: f64) -> f64 {
-    // A t of so many degrees of freedom differs by less than 1e-7.
+    // A t with this many degrees of freedom differs by less than 1e-7.
     student_tails(z, 1e7) / 2.0
 }
 

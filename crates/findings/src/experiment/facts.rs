@@ -51,10 +51,10 @@ impl RunFacts {
     }
 }
 
-/// What all of a table's rows together are called.
+/// Name of the row with a table's total.
 pub(super) const ALL: &str = "(all)";
 
-/// By site, and all of them; nothing where allocations were not recorded.
+/// Allocations by site, and in total. Empty if allocations were not recorded.
 pub(super) fn allocations(trace: &Trace, allocated: &Allocated) -> Vec<FactRow> {
     let row = |name: &str, amount: &Amount| FactRow {
         table: Table::Allocation,
@@ -64,14 +64,14 @@ pub(super) fn allocations(trace: &Trace, allocated: &Allocated) -> Vec<FactRow> 
         longest_ns: None,
     };
     let mut rows = top(allocated.sites.iter().map(|site| row(&site.function, &site.all)));
-    // Of so few that none was drawn there is a sum, too: it says that they were looked for.
+    // The total exists even if no allocation was sampled. It shows that allocations were recorded.
     if has_allocations(trace) {
         rows.push(row(ALL, &allocated.all));
     }
     rows
 }
 
-/// They were recorded, though there may have been none.
+/// Whether allocations were recorded. There may still be none.
 pub(super) fn has_allocations(trace: &Trace) -> bool {
     let mut sources = trace.manifest.sources.iter();
     let drawn =
@@ -79,9 +79,10 @@ pub(super) fn has_allocations(trace: &Trace) -> bool {
     drawn || !trace.allocations.is_empty()
 }
 
-/// What things are called in every run of the program, and of another version of it.
+/// Names that are equal in every run of the program and of another version of it.
 pub(super) struct Names<'a> {
-    /// The name of the program's first process, which says nothing: a patched program may be called otherwise.
+    /// The name of the program's first process. It is left out, because a patched program may have another
+    /// name.
     program: &'a str,
 }
 
@@ -263,7 +264,7 @@ mod tests {
         let before = names("queue-slow").of_lock(&lock("Mutex 0x7f12345678a0 in queue-slow", "take"));
         let after = names("queue-fixed").of_lock(&lock("Mutex 0x7f12345999a0 in queue-fixed", "take"));
         assert_eq!((before.as_str(), after.as_str()), ("Mutex 0x… in take", "Mutex 0x… in take"));
-        // One of another process keeps its name, and a place is not said twice.
+        // A lock of another process keeps that name, and a place is not repeated.
         assert_eq!(names("sh").of_lock(&lock("mmap_lock of make", "f")), "mmap_lock of make in f");
         assert_eq!(
             names("x").of_lock(&lock("lock in take, futex 0x5 in x", "take")),

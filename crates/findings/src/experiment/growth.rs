@@ -1,7 +1,7 @@
-//! How a time grows with a number: t = a·n^b, if need be on top of a constant, and which familiar curve that is nearest to.
+//! Growth of a time with a number: t = a·n^b, optionally plus a constant, and the nearest well-known curve.
 //!
-//! Least squares in relative errors; the interval of b holds all values with which the runs are compatible (by the F of
-//! the sum of squares), so a curve that is no power at all has a wide one.
+//! Least squares in relative errors. The interval of b contains all values that are compatible with the runs
+//! (by the F of the sum of squares). So a curve that is no power has a wide interval.
 
 use super::distributions::fisher_quantile;
 
@@ -25,11 +25,11 @@ pub struct Growth {
     pub high: f64,
     /// a (ns).
     pub factor: f64,
-    /// What there is whatever n (ns).
+    /// The constant part, independent of n (ns).
     pub constant: f64,
     /// The curve that fits best.
     pub curve: Curve,
-    /// How many times as probable n·log n is as n² by these runs (the ratio of their likelihoods), if they can be told.
+    /// Ratio of the likelihoods of n·log n and n² for these runs, if the runs can distinguish the two.
     pub nlogn_over_square: f64,
 }
 
@@ -85,11 +85,11 @@ pub struct Point {
     pub n: f64,
     /// t (ns).
     pub ns: f64,
-    /// Its weight.
+    /// Weight of the point.
     pub weight: f64,
 }
 
-/// Fits; `None` if there are too few numbers. With a constant only if `constant` says that there may be one.
+/// Fits the growth. `None` if there are too few numbers. The fit has a constant only if `constant` is set.
 pub fn fit(points: &[Point], constant: bool, risk: f64) -> Option<Growth> {
     let points: Vec<Point> = points.iter().copied().filter(|point| point.n > 0.0 && point.ns > 0.0).collect();
     let mut numbers: Vec<f64> = points.iter().map(|point| point.n).collect();

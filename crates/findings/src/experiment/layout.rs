@@ -1,30 +1,31 @@
 //! # layout-sensitive: The program's speed is luck of the memory layout
 //!
 //! ## What it sees
-//! `holdup sweep --layout` runs a program with the same work, but with large allocations moved, the environment longer,
-//! addresses of another random choice, and threads placed differently; each factor at several levels, in a design in which
-//! no two factors are mixed up.
+//! `holdup sweep --layout` runs a program with the same work in different layouts. It moves large
+//! allocations, makes the environment longer, changes the random addresses, and places threads differently.
+//! Each factor has several levels. The design keeps the effects of any two factors apart.
 //!
 //! ## Why it hurts
-//! Two builds, two machines or two users then differ by more than most improvements are worth, and a change to the code that
-//! only moves it looks like a gain.
+//! Two builds, two machines or two users differ by more than the gain of most improvements. A change to the
+//! code that only moves the code looks like a gain.
 //!
 //! ## How it decides
-//! Analysis of variance of the logarithms, rounds taken out: each factor's variance against that of runs of the same layout,
-//! corrected for the four factors. It is raised if a factor is beyond chance and its levels differ by at least the smallest
-//! change that matters.
+//! Analysis of variance of the logarithms, without the rounds' means: each factor's variance against the
+//! variance of runs of the same layout, corrected for the four factors. A finding needs a factor that is
+//! beyond chance. The factor's levels must differ by at least the smallest change that matters.
 //!
 //! ## What to do
-//! Pad or align what the factor moves: arrays whose rows are a multiple of 4096 bytes apart (malloc-pad), hot data on the
-//! stack (env-size), large tables (aslr-seed, thp), threads that share a cache line or a CPU (pin). Compare builds with
-//! `holdup diff` over several layouts.
+//! Pad or align what the factor moves: arrays whose rows are a multiple of 4096 bytes apart (malloc-pad), hot
+//! data on the stack (env-size), large tables (aslr-seed, thp), threads that share a cache line or a CPU
+//! (pin). Compare builds with `holdup diff` over several layouts.
 //!
 //! ## Blind spots
-//! The order of functions in the binary is not varied. Padding and pinning reach only dynamically linked programs that use
-//! glibc's allocator and threads.
+//! The order of functions in the binary is not varied. Padding and pinning reach only dynamically linked
+//! programs that use glibc's allocator and threads.
 //!
 //! ## References
-//! - Mytkowicz, Diwan, Hauswirth, Sweeney (ASPLOS 2009), *Producing Wrong Data Without Doing Anything Obviously Wrong!*
+//! - Mytkowicz, Diwan, Hauswirth, Sweeney (ASPLOS 2009), *Producing Wrong Data Without Doing Anything
+//!   Obviously Wrong!*
 //! - Curtsinger, Berger (ASPLOS 2013), *STABILIZER: Statistically Sound Performance Evaluation*
 
 use std::collections::BTreeMap;
@@ -65,7 +66,7 @@ pub struct Factor {
     pub spread: f64,
     /// The slowest level over the fastest, less one.
     pub range: f64,
-    /// Those two levels: fastest, slowest.
+    /// The fastest and the slowest level.
     pub ends: (String, String),
     /// The chance of such a difference by luck, corrected for all factors.
     pub p: f64,
@@ -137,7 +138,7 @@ pub fn judge(experiment: &Experiment, matters: f64, risk: f64) -> Layout {
     Layout { factors, scatter: noise.sqrt(), runs, sensitive }
 }
 
-/// Setting and logarithm of each run, its round's mean taken off; only rounds in which every setting has a run.
+/// Setting and logarithm of each run, minus its round's mean. Only rounds in which every setting has a run.
 fn without_rounds(experiment: &Experiment) -> Vec<(usize, f64)> {
     let mut rounds: BTreeMap<u32, Vec<(usize, f64)>> = BTreeMap::new();
     for run in &experiment.runs {

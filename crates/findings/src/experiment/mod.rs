@@ -1,8 +1,8 @@
-//! Experiments: several runs of a program under different settings, and what may be said of them.
+//! Experiments: several runs of a program under different settings, and the conclusions from them.
 //!
-//! Pure, like the rest of this crate: who runs the program keeps the runs, and gives the seed from which resampling
-//! takes its randomness, so that the same runs always give the same answer. [`run`] is what is known of a run,
-//! [`facts`] makes it from a recording, [`compare`] is the one comparison that all commands use.
+//! Pure, like the rest of this crate. The caller runs the program, keeps the runs, and passes the seed of the
+//! resampling. So the same runs always give the same result. [`run`] holds the data of a run, [`facts`]
+//! derives them from a recording. [`compare`] is the comparison that all commands use.
 
 mod blocks;
 pub mod collections;
@@ -33,7 +33,7 @@ use std::sync::LazyLock;
 
 use crate::rules::{self, RuleInfo};
 
-/// What experiments find, beside the rules that judge one recording.
+/// The findings of experiments, in addition to the rules that judge one recording.
 pub fn rules() -> Vec<RuleInfo> {
     static MANUALS: LazyLock<[String; 2]> =
         LazyLock::new(|| [include_str!("layout.rs"), include_str!("sizes.rs")].map(rules::manual));

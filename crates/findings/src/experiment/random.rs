@@ -5,7 +5,7 @@
 pub struct Random(u64);
 
 impl Random {
-    /// From a seed; every seed is good.
+    /// A generator with a seed. Every seed is valid.
     pub fn new(seed: u64) -> Random {
         Random(seed)
     }
@@ -25,7 +25,7 @@ impl Random {
         bits ^ (bits >> 31)
     }
 
-    /// A number in `0..below`; 0 if the range is empty. Its bias is below 2⁻³² for ranges below 2³².
+    /// A number in `0..below`, or 0 if the range is empty. Its bias is below 2⁻³² for ranges below 2³².
     pub fn below(&mut self, below: usize) -> usize {
         ((u128::from(self.bits()) * below as u128) >> 64) as usize
     }

@@ -1,36 +1,36 @@
-//! What is known of an experiment: its settings, and each run with what was recorded of it.
+//! The data of an experiment: its settings, and each run with the facts of its recording.
 
 use serde::{Deserialize, Serialize};
 
 /// Several runs of a program.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Experiment {
-    /// What the order of the runs, and each resampling, are made from.
+    /// Seed of the order of the runs, and of each resampling.
     pub seed: u64,
-    /// What a run is judged by.
+    /// The goal by which runs are compared.
     pub goal: Goal,
-    /// What was varied, the baseline first.
+    /// The varied settings, the baseline first.
     pub settings: Vec<Setting>,
     /// In the order in which they were made.
     pub runs: Vec<Run>,
 }
 
-/// What a run is judged by.
+/// The figure by which runs are compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Goal {
-    /// How long the program took; less is better.
+    /// Wall time of the program. Less is better.
     #[default]
     Wall,
-    /// Work done by the program, over how long it took; more is better.
+    /// Work done by the program per wall time. More is better.
     Work,
-    /// A number that the program says, more being better (a rate).
+    /// A number that the program prints, for which more is better (a rate).
     Rate,
-    /// A number that the program says, less being better (a time, a size).
+    /// A number that the program prints, for which less is better (a time, a size).
     Cost,
 }
 
-/// One choice of what is varied.
+/// One combination of the varied knobs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setting {
     /// For people.
@@ -48,21 +48,21 @@ pub struct Run {
     pub setting: usize,
     /// Which round: each round has every setting once, in an order of its own.
     pub round: u32,
-    /// Of the program, from its start to its end (ns).
+    /// Wall time of the program from start to exit (ns).
     pub wall_ns: u64,
-    /// What it said of itself, if it was asked for.
+    /// The number that the program printed, if the goal needs one.
     pub progress: Option<f64>,
-    /// Why it does not count; empty if it does.
+    /// Why the run does not count. Empty if it counts.
     pub failure: String,
-    /// The folder of its recording within the set; empty if there is none.
+    /// The folder of the recording within the set. Empty without a recording.
     pub recording: String,
-    /// What else the machine did meanwhile.
+    /// Other activity on the machine during the run.
     pub drift: Drift,
-    /// What was recorded.
+    /// Facts of the recording.
     pub facts: Option<RunFacts>,
 }
 
-/// What else the machine did during a run.
+/// Other activity on the machine during a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Drift {
     /// Share of the machine's CPU time that the hypervisor took.
@@ -73,12 +73,12 @@ pub struct Drift {
     pub frequency_mhz: Option<f64>,
 }
 
-/// What a recording says, as figures that can be compared.
+/// Facts of a recording, as figures that can be compared.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunFacts {
     /// Sum of the threads' lives (ns).
     pub life_ns: u64,
-    /// Time and number of occurrences by what they belong to.
+    /// Time and number of occurrences by table and name.
     pub rows: Vec<FactRow>,
     /// The threads that ran the most, the most first.
     pub threads: Vec<ThreadFacts>,
@@ -93,7 +93,7 @@ impl RunFacts {
     }
 }
 
-/// What a recording says of one thing.
+/// One fact of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FactRow {
     /// Of what kind.
@@ -112,7 +112,7 @@ pub struct FactRow {
 }
 
 impl FactRow {
-    /// Thread time (ns) of what is not counted.
+    /// A row with thread time (ns), without a count.
     pub fn time(table: Table, name: impl Into<String>, ns: u64) -> FactRow {
         FactRow { table, name: name.into(), amount: ns, ..FactRow::default() }
     }
@@ -125,7 +125,7 @@ pub enum Table {
     /// Classes of the ledger.
     #[default]
     Ledger,
-    /// Who had the CPU of threads that could run.
+    /// Time of runnable threads, by the occupant of their CPU.
     RunQueue,
     /// Findings.
     Finding,
@@ -135,17 +135,17 @@ pub enum Table {
     Syscall,
     /// Functions, running, themselves.
     Function,
-    /// Functions, running, with what they call.
+    /// Running time of functions, including their callees.
     Calls,
     /// Functions of the program in which its threads wait.
     Wait,
     /// Functions of the program that allocate memory, where that was recorded.
     Allocation,
-    /// What garbage collections cost.
+    /// Cost of garbage collections.
     Collections,
 }
 
-/// What a figure of a table is of.
+/// The quantity of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
     /// Thread time (ns).
@@ -188,7 +188,7 @@ impl Measure {
 }
 
 impl Table {
-    /// What is compared of each of its rows, what [`FactRow::amount`] is first.
+    /// The compared quantities of each row. The first one is the quantity of [`FactRow::amount`].
     pub fn measures(self) -> &'static [Measure] {
         match self {
             Table::Lock => &[Measure::Time, Measure::Count, Measure::TimeEach, Measure::Longest],
@@ -198,7 +198,7 @@ impl Table {
         }
     }
 
-    /// Its rows are thread time first of all.
+    /// Whether the first quantity of the rows is thread time.
     pub fn is_time(self) -> bool {
         self != Table::Allocation
     }
@@ -249,12 +249,13 @@ impl Goal {
 }
 
 impl Run {
-    /// It counts.
+    /// Whether the run counts.
     pub fn is_good(&self) -> bool {
         self.failure.is_empty()
     }
 
-    /// What it is judged by, if it counts: seconds, work a second, or the program's own number.
+    /// The run's value for the goal, if the run counts: seconds, work per second, or the program's own
+    /// number.
     pub fn value(&self, goal: Goal) -> Option<f64> {
         let wall = self.wall_ns as f64 / 1e9;
         let value = match goal {
@@ -277,7 +278,7 @@ impl Experiment {
         self.runs.iter().filter(move |run| run.setting == setting && run.is_good())
     }
 
-    /// What the runs of a setting are judged by.
+    /// The values of a setting's runs for the goal.
     pub fn values(&self, setting: usize) -> Vec<f64> {
         self.runs_of(setting).filter_map(|run| run.value(self.goal)).collect()
     }

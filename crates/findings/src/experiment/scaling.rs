@@ -7,17 +7,17 @@ use super::speedup_stack::{self, SpeedupStack};
 use super::usl::{self, Usl};
 use crate::derive::class::Class;
 
-/// The knob that says how many workers there are.
+/// The knob with the number of workers.
 pub const WORKERS: &str = "workers";
-/// Growing costs that are told.
+/// Maximum number of growing costs that are reported.
 const GROWING_MAX: usize = 12;
-/// A cost below this share of all CPU time at the greatest number is not looked at.
+/// Minimum share of all CPU time at the greatest number of workers, for a cost to be considered.
 const COST_SHARE_MIN: f64 = 0.005;
-/// More workers than CPUs do not share them as long as each could not run, for want of one, for less than this share of
-/// the run. Workers that compute without a pause lack one for a third of it as soon as there are three on two CPUs.
+/// Maximum share of the run that each worker is runnable, for more workers than CPUs not to count as sharing
+/// CPUs. Three workers on two CPUs that compute without a pause are runnable for a third of the run.
 const QUEUE_SHARE_MAX: f64 = 0.02;
 
-/// What runs with different numbers of workers say.
+/// Result of runs with different numbers of workers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scaling {
     /// By number of workers.
@@ -26,7 +26,8 @@ pub struct Scaling {
     pub usl: Option<Usl>,
     /// The numbers of workers that do not share CPUs and have runs to judge.
     pub carrying: Vec<u32>,
-    /// Numbers of workers that can be added so that the law is fitted; empty if it is, or if the machine has too few CPUs.
+    /// Numbers of workers to add so that the law can be fitted. Empty if it is fitted, or if the machine has
+    /// too few CPUs.
     pub missing: Vec<u32>,
     /// Speed-up by the law at the number that was asked for: best, least, greatest.
     pub forecast: Option<(f64, f64, f64)>,
@@ -34,7 +35,7 @@ pub struct Scaling {
     pub at: u32,
     /// CPUs of the machine.
     pub cpus: u32,
-    /// What grows with the workers: what surely does first, of these the one that costs the most at `at`.
+    /// Costs that grow with the workers. Those that certainly grow come first, the costliest at `at` first.
     pub growing: Vec<Growing>,
 }
 
@@ -43,9 +44,10 @@ pub struct Scaling {
 pub struct ScalePoint {
     /// How many.
     pub workers: u32,
-    /// The machine has a CPU for each, or they hardly waited for one: what they lose is not for want of CPUs.
+    /// Whether the machine has a CPU for each worker, or the workers hardly waited for one. If so, losses are
+    /// not due to missing CPUs.
     pub has_cpus: bool,
-    /// Mean of what runs are judged by.
+    /// Mean of the runs' values for the goal.
     pub value: f64,
     /// Speed-up against the least number of workers, with its interval.
     pub speedup: Change,
@@ -56,15 +58,15 @@ pub struct ScalePoint {
 /// A cost that grows with the workers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Growing {
-    /// What kind.
+    /// The kind of cost.
     pub table: Table,
     /// Which.
     pub name: String,
-    /// Thread time for the same work at the least number of workers (ns).
+    /// Thread time (ns) for the same work at the smallest number of workers.
     pub first_ns: f64,
     /// At the greatest number of workers that do not share CPUs (or the greatest of all).
     pub last_ns: f64,
-    /// How it grows; none if there are too few numbers of workers.
+    /// The growth. `None` if there are too few numbers of workers.
     pub power: Option<Power>,
 }
 
@@ -82,7 +84,7 @@ pub struct Power {
 }
 
 impl Growing {
-    /// By these runs it grows; else it may as well be chance.
+    /// Whether these runs show growth beyond chance.
     pub fn is_sure(&self) -> bool {
         self.power.is_some_and(|power| power.low > 0.0)
     }
@@ -138,7 +140,7 @@ fn missing(carrying: &[u32], cpus: u32) -> Vec<u32> {
     (0..count).filter_map(|part| free.get(middle_of_part(part)).copied()).collect()
 }
 
-/// See [`ScalePoint::has_cpus`]. Runs without a recording tell nothing of waiting.
+/// Computes [`ScalePoint::has_cpus`]. Runs without a recording have no wait times.
 fn has_cpus(experiment: &Experiment, (workers, setting): (u32, usize), cpus: u32) -> bool {
     let queued = |run: &Run| {
         let capacity = f64::from(workers) * run.wall_ns.max(1) as f64;
@@ -257,8 +259,8 @@ mod tests {
     const QUESTION: Question =
         Question { seed: 0, matters: 0.03, risk: 0.05, more_is_better: true, resamples: 500, trimmed: 0.2 };
 
-    /// Five rounds with 1 to 8 workers. The time goes by the law with σ = 0.05 and κ = 0.01, in three functions; so much
-    /// of each worker's time (a share) is spent without a CPU if there are more workers than CPUs.
+    /// Five rounds with 1 to 8 workers. The time follows the law with σ = 0.05 and κ = 0.01, in three
+    /// functions. With more workers than CPUs, each worker is runnable for the share `queued` of its time.
     fn experiment(seed: u64, queued: f64) -> Experiment {
         let numbers = [1u32, 2, 3, 4, 6, 8];
         let knobs = |workers: &u32| vec![(WORKERS.to_owned(), workers.to_string())];

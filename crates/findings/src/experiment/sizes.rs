@@ -1,24 +1,26 @@
 //! # superlinear-growth: Time grows faster than the input
 //!
 //! ## What it sees
-//! `holdup sweep --size n=1k,3k,10k,30k,100k` runs a program with inputs of different sizes, and looks how its length, the time in
-//! each function and the time in each wait grow.
+//! `holdup sweep --size n=1k,3k,10k,30k,100k` runs a program with inputs of different sizes. It measures the
+//! growth of the run's length, of the time in each function, and of the time in each wait.
 //!
 //! ## Why it hurts
-//! What is a tenth of the time at the size that was tested is nearly all of it at ten times the size.
+//! A tenth of the time at the tested size is nearly all of the time at ten times the size.
 //!
 //! ## How it decides
-//! Each time is fitted as a·n^b, the whole with a constant for what the program does whatever the size (from five sizes on). It is raised for
-//! functions and waits whose b is above 1.2 with its whole interval, and that take at least a twentieth of the time at the
-//! greatest size, the one that takes the most first.
+//! Each time is fitted as a·n^b. From five sizes on, the run's length has an additional constant for work
+//! that does not depend on the size. A finding names functions and waits for which the whole interval of b is
+//! above 1.2. They must take at least a twentieth of the time at the greatest size. The one that takes the
+//! most comes first.
 //!
 //! ## What to do
-//! Look for a loop in a loop: a list that is searched for each element, a table that is copied each time it grows, a queue
-//! whose entries are all looked at to find those that are over.
+//! Look for a loop in a loop: a list that is searched for each element, a table that is copied each time it
+//! grows, a queue that is scanned for expired entries.
 //!
 //! ## Blind spots
-//! A power takes four sizes at least, with a constant five; a range below a factor of ten tells little. n·log n has a b of about 1.1 at a million and is
-//! not raised. Caches that overflow bend a curve without any loop being wrong.
+//! A power needs at least four sizes, with a constant five. A range below a factor of ten shows little. n·log
+//! n has a b of about 1.1 at a million and gives no finding. Caches that overflow bend a curve although no
+//! loop is wrong.
 //!
 //! ## References
 //! - Goldsmith, Aiken, Wilkerson (FSE 2007), *Measuring Empirical Computational Complexity*
@@ -43,20 +45,20 @@ pub struct Sizes {
     pub points: Vec<(f64, f64)>,
     /// Of the whole.
     pub whole: Option<Growth>,
-    /// Of functions and waits that take a notable share at the greatest size, the one that takes the most first.
+    /// Functions and waits with a notable share at the greatest size, the one that takes the most first.
     pub rows: Vec<SizeRow>,
 }
 
 /// One function, or place of waiting.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SizeRow {
-    /// What kind.
+    /// The kind of time.
     pub table: Table,
     /// Which.
     pub name: String,
     /// Mean thread time at the greatest size (ns).
     pub last_ns: f64,
-    /// Its share of the thread time there that is not idle.
+    /// Share of the thread time at the greatest size that is not idle.
     pub share: f64,
     /// How it grows.
     pub growth: Growth,
@@ -64,7 +66,7 @@ pub struct SizeRow {
     pub superlinear: bool,
 }
 
-/// `10k` → 10,000; also M, G, and plain numbers.
+/// Parses `10k` as 10,000. Also accepts M, G, and plain numbers.
 pub fn parse_size(text: &str) -> Option<f64> {
     let (digits, scale) = match text.char_indices().last()? {
         (at, 'k' | 'K') => (&text[..at], 1e3),
@@ -145,7 +147,7 @@ fn rows(good: &[(f64, &Run)], last: f64, risk: f64) -> Vec<SizeRow> {
         };
         let points: Vec<Point> = good.iter().filter_map(point).collect();
         let Some(growth) = growth::fit(&points, false, risk) else { continue };
-        // A class of the ledger is a sum: what is in it is named.
+        // A class of the ledger is a sum. Only its parts are named.
         let superlinear = growth.low > SUPERLINEAR && table != Table::Ledger;
         rows.push(SizeRow { table, name, last_ns, share, growth, superlinear });
     }

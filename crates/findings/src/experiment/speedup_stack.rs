@@ -1,9 +1,10 @@
-//! Where the capacity of N workers goes: N = useful work as at one worker + each cause of loss + inflation.
+//! Where the capacity of N workers is spent: N = useful work as at one worker + each cause of loss +
+//! inflation.
 //!
-//! Each figure is in workers: thread time over the run's length. What runs (useful, kernel, gc-work, spin) is taken from
-//! the ledger as it is; of the workers' other time, N less what runs is left, and is divided as the waiting of the N
-//! threads that ran the most, and the time in which there were fewer threads than workers. Useful work that one worker
-//! would have done in less time is inflation: caches, memory, other hardware that is shared.
+//! Each figure is in workers: thread time over the run's length. Running time (useful, kernel, gc-work, spin)
+//! is the ledger's. The workers' other time is N minus the running time. It is divided in proportion to the
+//! waits of the N threads that ran the most, and to the time with fewer threads than workers. Useful work
+//! beyond the time of one worker is inflation, caused by shared caches, memory and other hardware.
 
 use super::run::{Experiment, Run, Table};
 use crate::derive::class::Class;
@@ -13,18 +14,19 @@ use crate::derive::class::Class;
 pub struct SpeedupStack {
     /// N.
     pub workers: u32,
-    /// What the workers do for the work itself, as one worker alone does it: the speed-up, where that loses nothing.
+    /// Useful work at the time that one worker takes for it. Without losses it is the speed-up.
     pub useful: f64,
     /// Work that takes longer than at one worker.
     pub inflation: f64,
-    /// Losses by class, the greatest first; `no thread` is the time in which there was no thread for a worker.
+    /// Losses by class, the greatest first. `no thread` is the time without a thread for a worker.
     pub losses: Vec<(String, f64)>,
 }
 
-/// What stands for time in which there are fewer threads than workers.
+/// Name of the time with fewer threads than workers.
 pub const NO_THREAD: &str = "no thread";
 
-/// Of the setting with `workers`, against the one with one worker; `None` without recordings of both.
+/// The stack of the setting with `workers`, against the setting with one worker. `None` without recordings of
+/// both.
 pub fn stack(experiment: &Experiment, (one, setting): (usize, usize), workers: u32) -> Option<SpeedupStack> {
     let stacks: Vec<SpeedupStack> = experiment
         .pairs((one, setting), |run| run.facts.is_some().then(|| run.clone()))
@@ -124,7 +126,8 @@ mod tests {
             settings: vec![Setting::default(); 2],
             runs: vec![
                 run(0, 100, &[(100, &[("useful", 100)])]),
-                // 60 long: 80 % of two workers at work, of which a sixth is inflation; one begins late.
+                // Length 60: two workers work 80 % of the time, and a sixth of that is inflation. One worker
+                // begins late.
                 run(1, 60, &[(60, &[("useful", 60)]), (50, &[("useful", 60), ("lock-wait", 10)])]),
             ],
             ..Experiment::default()

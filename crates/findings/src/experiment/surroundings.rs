@@ -11,7 +11,7 @@ const FREQUENCY_MAX: f64 = 0.1;
 /// The kernel counts in steps of a hundredth of a second: a shorter run cannot be judged (ns).
 const JUDGED_MIN_NS: u64 = 200_000_000;
 
-/// What else went on.
+/// Other activity on the machine during the runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Surroundings {
     /// Mean share of the machine's CPU time that others used.
@@ -20,11 +20,11 @@ pub struct Surroundings {
     pub stolen: f64,
     /// Runs that were disturbed. They count: a fifth at each end is left out of every mean anyway.
     pub disturbed: usize,
-    /// Runs long enough to tell.
+    /// Runs that are long enough to be judged.
     pub judged: usize,
 }
 
-/// Looks at all runs that count.
+/// Summarizes all runs that count.
 pub fn of(experiment: &Experiment) -> Surroundings {
     let judged: Vec<&Run> =
         experiment.runs.iter().filter(|run| run.is_good() && run.wall_ns >= JUDGED_MIN_NS).collect();

@@ -1,11 +1,11 @@
-//! The answer of `holdup sweep --set` and `holdup try`: each setting against the baseline, corrected for having looked at
-//! all of them.
+//! The result of `holdup sweep --set` and `holdup try`: each setting against the baseline, corrected for the
+//! number of settings.
 
 use super::compare::{self, Change, Question, Verdict};
 use super::discoveries::corrected;
 use super::run::Experiment;
 
-/// What settings say against the first.
+/// Comparison of the settings with the first one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sweep {
     /// Each setting but the baseline, in their order.
@@ -15,13 +15,13 @@ pub struct Sweep {
 }
 
 impl Sweep {
-    /// How many runs of each setting would find the smallest change that matters in every row that can be told at all, the correction
-    /// for many rows included.
+    /// Number of runs of each setting that would find the smallest change that matters in every decidable
+    /// row. It includes the correction for the number of rows.
     pub fn runs_wanted(&self) -> Option<u32> {
         self.rows.iter().filter_map(|row| row.change.runs_to_make()).max()
     }
 
-    /// The row that wants the most runs, where no row can be told with as many as are made unasked.
+    /// The row that needs the most runs, if no row can be decided within [`compare::RUNS_MAX`].
     pub fn beyond_reach(&self) -> Option<&SweepRow> {
         let rows = self.rows.iter().filter(|row| row.change.is_beyond_reach());
         rows.max_by_key(|row| row.change.runs_wanted).filter(|_| self.runs_wanted().is_none())
@@ -70,7 +70,7 @@ mod tests {
     use crate::experiment::random::Random;
     use crate::experiment::run::{Run, Setting};
 
-    /// Scatter of two percent; a run in so many is disturbed (0: none), and takes up to twice as long.
+    /// Scatter of two percent. One run in `disturbed` is disturbed (0: none), and takes up to twice as long.
     fn experiment(seed: u64, effects: &[f64], (rounds, disturbed): (u32, usize)) -> Experiment {
         let mut random = Random::part(seed, 3);
         let mut runs = Vec::new();
@@ -98,7 +98,7 @@ mod tests {
                 sweep.rows.iter().any(|row| matches!(row.change.verdict, Verdict::Faster | Verdict::Slower))
             };
             let claims = (0..100).filter(claims).count();
-            // 5 of 100 are allowed; 10 is two standard deviations more.
+            // 5 of 100 are allowed. 10 is two standard deviations more.
             assert!(claims <= 10, "one run in {disturbed}: {claims} of 100");
         }
     }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Analysis;
 
-/// One thing to try.
+/// One setting to try.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trial {
     /// The finding's rule.
@@ -16,16 +16,16 @@ pub struct Trial {
     pub subject: String,
     /// The knob.
     pub knob: String,
-    /// Its value.
+    /// Value of the knob.
     pub value: String,
-    /// What is hoped for.
+    /// The expected effect.
     pub hope: String,
 }
 
-/// What a rule's advice comes down to.
+/// A rule's advice as a setting.
 struct Remedy {
     rule: &'static str,
-    /// Only if one of these runtimes is there; any if empty.
+    /// Required runtimes, of which one must be present. Empty: any.
     runtimes: &'static [&'static str],
     knob: &'static str,
     values: &'static [&'static str],
@@ -44,7 +44,7 @@ const fn remedy(
 
 /// As a value: the number of CPUs that the program may use.
 const CPUS: &str = "CPUS";
-/// As a value: half of the machine's memory, where a JVM takes a quarter unless told.
+/// Value for half of the machine's memory. A JVM uses a quarter by default.
 const HALF_MEMORY: &str = "HALF-MEMORY";
 
 const OPENMP: &[&str] = &["libgomp", "libomp"];
@@ -73,7 +73,7 @@ const REMEDIES: &[Remedy] = &[
     remedy("lock-contention", &[], "MALLOC_ARENA_MAX", &["32"], "an allocator's lock for each thread"),
 ];
 
-/// What can be tried, each knob and value once, in the order of the findings.
+/// Settings to try, each knob and value once, in the order of the findings.
 pub fn of(trace: &Trace, analysis: &Analysis) -> Vec<Trial> {
     let runtimes: BTreeSet<&str> =
         analysis.derived.runtimes.iter().map(|runtime| runtime.name.as_str()).collect();

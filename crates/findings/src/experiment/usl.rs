@@ -1,8 +1,10 @@
-//! The Universal Scalability Law, X(N) = γN / (1 + σ(N-1) + κN(N-1)), fitted to runs with different numbers of workers.
+//! The Universal Scalability Law, X(N) = γN / (1 + σ(N-1) + κN(N-1)), fitted to runs with different numbers
+//! of workers.
 //!
-//! N/X is linear in 1/γ, σ/γ and κ/γ, so the fit is a least squares problem of three non-negative numbers, in relative
-//! errors. Its uncertainty is the region of all (σ, κ) with which the runs are compatible (by the F of the sum of squares):
-//! the two are strongly correlated, and each alone would be told too sure. The intervals are the extent of that region.
+//! N/X is linear in 1/γ, σ/γ and κ/γ. So the fit is a least squares problem of three non-negative numbers, in
+//! relative errors. Its uncertainty is the region of all (σ, κ) that are compatible with the runs (by the F
+//! of the sum of squares). The two are strongly correlated, so separate intervals would be too narrow. The
+//! intervals are the extent of that region.
 
 use super::distributions::fisher_quantile;
 use super::growth::SPARE_POINTS;
@@ -50,7 +52,7 @@ pub fn fit(runs: &[(f64, f64)], risk: f64) -> Option<Usl> {
     let runs = Runs(runs);
     let sigma = minimise(|sigma| runs.best_kappa(sigma).1, 1.0);
     let (kappa, least) = runs.best_kappa(sigma);
-    // Equal runs have no scatter: a part in a billion is what a computer cannot tell.
+    // Equal runs have no scatter. A part in a billion is below the resolution of the arithmetic.
     let least = least.max(1e-9 * runs.0.len() as f64);
     let limit = least * (1.0 + 2.0 / freedom * fisher_quantile(risk, 2.0, freedom));
     let of_sigma = |sigma: f64| runs.best_kappa(sigma).1;
@@ -65,7 +67,7 @@ pub fn fit(runs: &[(f64, f64)], risk: f64) -> Option<Usl> {
 }
 
 impl Usl {
-    /// Throughput with so many workers.
+    /// Throughput with `workers` workers.
     pub fn at(&self, workers: f64) -> f64 {
         throughput(self.gamma, (self.sigma.value, self.kappa.value), workers)
     }

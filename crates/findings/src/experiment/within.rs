@@ -1,7 +1,8 @@
-//! Two recordings of one run each: how the shares of their time differ, by blocks of time within each run.
+//! Two recordings of one run each: the differences of their shares of time, by blocks of time within each
+//! run.
 //!
-//! A block is a stretch of the recording; resampling blocks says how much a share varies *within* a run. It says nothing
-//! of how one run differs from the next, so no verdict on the run's length rests on it.
+//! A block is a part of the recording. Resampled blocks show how much a share varies *within* a run. They do
+//! not show how one run differs from the next, so no verdict on the run's length rests on them.
 
 use holdup_events::{ThreadId, Timestamp, Trace};
 
@@ -74,8 +75,8 @@ pub fn add_intervals(
     difference.rows.iter_mut().flat_map(|row| &mut row.figures).for_each(|figure| figure.runs_wanted = None);
 }
 
-/// Half the width of the interval of how many more calls B makes, by the scatter between the windows in which calls were
-/// counted; `None` where that is not known, or where all were counted.
+/// Half the width of the interval of the additional calls in B, by the scatter between the windows in which
+/// calls were counted. `None` if it is not known, or if all calls were counted.
 fn counted(a: (&Trace, &Analysis), b: (&Trace, &Analysis), name: &str) -> Option<f64> {
     let half = |(trace, analysis): (&Trace, &Analysis)| {
         let call = analysis.derived.syscalls.iter().find(|call| call.name == name);
@@ -98,7 +99,7 @@ fn of_run(figure: &Figure) -> Option<Estimate> {
     figure.change.as_ref().filter(|_| figure.measure != Measure::Longest).map(scaled)
 }
 
-/// For each block the mean number of threads in each class; nothing of a recording that is too short.
+/// The mean number of threads in each class, for each block. Empty if the recording is too short.
 fn blocks(trace: &Trace) -> Vec<[f64; crate::derive::class::CLASSES]> {
     let Some(bounds) = blocks::bounds(trace) else { return Vec::new() };
     let roles = Roles::built_in(trace);

@@ -12,7 +12,7 @@ use crate::derive::ledger::ByClass;
 use crate::derive::roles::Roles;
 use crate::derive::timelines::Timelines;
 
-/// Other programs that are told.
+/// Maximum number of other programs that are reported.
 const STRANGERS_MAX: usize = 16;
 
 /// One CPU.
@@ -20,26 +20,27 @@ const STRANGERS_MAX: usize = 16;
 pub struct CpuGlance {
     /// Which.
     pub cpu: CpuId,
-    /// Time of the program's threads on it (ns): the classes of [`Class::ON_CPU`], divided by samples there, and what was stolen.
+    /// Time of the program's threads on this CPU (ns). The classes of [`Class::ON_CPU`] are divided by the
+    /// CPU's samples. Steal time is a class of its own.
     pub classes: ByClass,
-    /// It ran others (ns).
+    /// Time of other programs (ns).
     pub others_ns: u64,
     /// Neither: idle, or not known (ns).
     pub idle_ns: u64,
     /// Switches onto it of any thread.
     pub switches: u64,
-    /// Which of the others ran longest there; nobody did if its time is 0.
+    /// The other program that ran longest there. Its time is 0 if none ran.
     pub most: Stranger,
 }
 
 /// Another program, or a thread of the kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stranger {
-    /// Its name.
+    /// Name of the process.
     pub name: String,
-    /// Its process.
+    /// PID of the process.
     pub pid: u32,
-    /// It is the kernel's own.
+    /// Whether it is a kernel thread.
     pub kernel: bool,
     /// How long it ran (ns).
     pub ran_ns: u64,
@@ -84,7 +85,8 @@ fn samples(trace: &Trace, roles: &Roles) -> BTreeMap<CpuId, [u64; CLASSES]> {
     counts
 }
 
-/// `ran_ns` as the samples divide it; the first class has what is left by rounding, and all of it if there is no sample.
+/// Divides `ran_ns` by the samples. The first class gets the rounding error, and all of the time if there is
+/// no sample.
 fn divided(ran_ns: u64, stolen_ns: u64, counts: [u64; CLASSES]) -> ByClass {
     let all: u64 = counts.iter().sum();
     let mut classes = [0; CLASSES];

@@ -1,7 +1,7 @@
-//! A short stretch of a recording at a glance: what each CPU and each thread did, and what was waited for most. It is what a live
-//! view shows, so it stands alone: names are in it, and nothing of it refers to the trace.
+//! Summary of a short part of a recording: time of each CPU and thread, and the longest waits. A live view
+//! shows it, so it is self-contained: it has names, and no references to the trace.
 //!
-//! Its figures are those of the ledger, the locks and the collections of the same stretch.
+//! Its figures equal those of the ledger, the locks and the collections of the same part.
 
 mod cpus;
 mod waits;
@@ -21,7 +21,7 @@ use crate::descriptors::Descriptors;
 pub use cpus::{CpuGlance, Stranger};
 pub use waits::{WaitGlance, WaitKey};
 
-/// Locks that are told.
+/// Maximum number of locks that are reported.
 const LOCKS_MAX: usize = 32;
 
 /// See the module.
@@ -31,13 +31,13 @@ pub struct Glance {
     pub start: Timestamp,
     /// … to when.
     pub end: Timestamp,
-    /// Sum of the threads' lives in it (ns); equals the sum of `classes`.
+    /// Sum of the threads' lives in the part (ns). Equals the sum of `classes`.
     pub total_ns: u64,
     /// As in [`crate::derive::ledger::Ledger::classes`].
     pub classes: ByClass,
-    /// The class `run-queue` by who had the CPU meanwhile.
+    /// The class `run-queue`, by the occupant of the CPU.
     pub run_queue: RunQueueSplit,
-    /// There are samples; else all running time is in [`Class::Useful`].
+    /// Whether there are samples. Without samples, all running time is in [`Class::Useful`].
     pub split_known: bool,
     /// The program's threads, in the order of pids and tids.
     pub threads: Vec<ThreadGlance>,
@@ -51,9 +51,9 @@ pub struct Glance {
     pub other_lock_waits: u64,
     /// How long these took together (ns).
     pub other_lock_wait_ns: u64,
-    /// Waits by what they were for, the longest first.
+    /// Waits by object, the longest first.
     pub waits: Vec<WaitGlance>,
-    /// Collections, where a runtime tells of them.
+    /// Collections, if a runtime reports them.
     pub collections: Option<Collections>,
     /// Records that were lost.
     pub lost: u64,
@@ -64,13 +64,13 @@ pub struct Glance {
 pub struct ThreadGlance {
     /// The kernel's number.
     pub tid: u32,
-    /// Its name.
+    /// Name of the thread.
     pub name: String,
-    /// Its process.
+    /// PID of its process.
     pub pid: u32,
-    /// That one's name.
+    /// Name of its process.
     pub process: String,
-    /// Its life in the stretch (ns); equals the sum of `classes`.
+    /// Lifetime within the part (ns). Equals the sum of `classes`.
     pub life_ns: u64,
     /// As in [`ThreadLedger::classes`].
     pub classes: ByClass,
@@ -82,23 +82,23 @@ pub struct ThreadGlance {
     pub preempted: u64,
     /// How often it came back on another CPU.
     pub migrations: u64,
-    /// What it did at the end.
+    /// State at the end of the part.
     pub now: Now,
 }
 
-/// What a thread did at the end of the stretch.
+/// State of a thread at the end of the part.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Now {
-    /// It is not known.
+    /// Not known.
     #[default]
     Unknown,
-    /// It had ended.
+    /// The thread had exited.
     Gone,
-    /// It ran there.
+    /// The thread ran on this CPU.
     Running(CpuId),
-    /// It waited for a CPU.
+    /// The thread was runnable.
     Queued,
-    /// It waited for that.
+    /// The thread was blocked in this wait.
     Waiting(WaitKey),
 }
 
@@ -109,9 +109,9 @@ pub struct LockGlance {
     pub name: String,
     /// As in [`locks::LockUse::symbolic`].
     pub symbolic: String,
-    /// Whose.
+    /// PID of the lock's process.
     pub pid: u32,
-    /// That one's name.
+    /// Name of the lock's process.
     pub process: String,
     /// Waits for it.
     pub waits: u64,
@@ -121,18 +121,18 @@ pub struct LockGlance {
     pub max_ns: u64,
     /// Threads that waited.
     pub waiters: u32,
-    /// Who released it to a waiter most often; empty if that was not seen.
+    /// The thread that released the lock to a waiter most often. Empty if it is not known.
     pub releaser: String,
-    /// The function that waited longest; empty if no stack tells.
+    /// The function with the longest total wait. Empty without stacks.
     pub at: String,
 }
 
-/// What runtimes told of their collections.
+/// Collections that runtimes reported.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Collections {
     /// Which runtimes.
     pub runtimes: Vec<String>,
-    /// Of the young generation.
+    /// Collections of the young generation.
     pub minor: u64,
     /// Cycles of the old generation that were completed.
     pub major: u64,
@@ -145,7 +145,7 @@ pub struct Collections {
 }
 
 impl Glance {
-    /// Looks at all of `trace`. `online`: the machine's CPUs.
+    /// Summarizes all of `trace`. `online` is the list of the machine's CPUs.
     pub fn derive(trace: &Trace, descriptors: &Descriptors, online: &[CpuId]) -> Glance {
         let begun = analysis::begin(trace, descriptors);
         let Begun { timelines, roles, ledger } = &begun;

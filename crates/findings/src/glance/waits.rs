@@ -1,4 +1,4 @@
-//! What threads wait for: each wait by its class, its reason and the thing.
+//! Waits of threads, each by its class, its reason and its object.
 
 use std::collections::BTreeMap;
 
@@ -10,26 +10,26 @@ use crate::derive::class::Class;
 use crate::derive::ledger::class_of_slice;
 use crate::derive::roles::Roles;
 
-/// Kinds of waits that are told.
+/// Maximum number of kinds of waits that are reported.
 const WAITS_MAX: usize = 32;
 
-/// What a wait is for.
+/// Class, reason and object of a wait.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WaitKey {
     /// Class of the ledger.
     pub class: Class,
-    /// Why, as far as the kernel tells.
+    /// The wait reason that the kernel side recorded.
     pub reason: WaitReason,
-    /// The variable that it waits for; empty if it has no name.
+    /// The variable of the awaited object. Empty if it has no name.
     pub object: String,
 }
 
-/// Waits for one thing.
+/// Waits with one key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WaitGlance {
-    /// What for.
+    /// Class, reason and object.
     pub key: WaitKey,
-    /// How many; one that lasts longer than the stretch counts in each.
+    /// Number of waits. A wait that is longer than the part counts in each part.
     pub count: u64,
     /// How long they took together, within the stretch (ns).
     pub wait_ns: u64,

@@ -11,12 +11,13 @@ use crate::derive::own_places::{OwnFrames, Places};
 use crate::derive::replay::{Change, Speed};
 use crate::derive::syscall_names::IO_URING_ENTER;
 
-/// Who does several small items with one call, in place of one, hardly takes fewer than eight: at most this part of the
-/// calls is left.
+/// Maximum share of the calls that is left if one call handles several small items. Such a call usually
+/// handles at least eight items.
 const CALLS_LEFT: f64 = 0.125;
 
-/// Of each syscall so many of its calls, from 0 to 1, are meant. With them goes the time in the libraries' functions that make
-/// them; at the most that of the program's functions, too, which do little else.
+/// Removes calls that do little each. `meant` is the share (0 to 1) of the calls of each syscall that goes.
+/// The time in the library functions that make these calls goes too. Upper bound: so does the time in
+/// functions of the program that mostly make these calls.
 pub(super) fn fewer(trace: &Trace, meant: &[(i32, f64)]) -> Option<Removal> {
     let parts = meant.iter().copied().collect();
     let code = Code::new(trace, &parts);
@@ -30,7 +31,7 @@ pub(super) fn fewer(trace: &Trace, meant: &[(i32, f64)]) -> Option<Removal> {
     (!most.is_empty()).then(|| Removal { least: vec![ran(with(CALLS_LEFT, false))], most: vec![ran(most)] })
 }
 
-/// Waits in io_uring_enter go; at the most the calls, too.
+/// Removes waits in io_uring_enter. Upper bound: the calls too.
 pub(super) fn with_waits(trace: &Trace, waits: Vec<Change>) -> Removal {
     let mut most = waits.clone();
     most.extend(fewer(trace, &[(IO_URING_ENTER, 1.0)]).map(|calls| calls.most).unwrap_or_default());
@@ -95,7 +96,8 @@ impl<'a> Code<'a> {
         part.copied().unwrap_or(0.0)
     }
 
-    /// Which part of a sample is of the calls: of one beside them, as much as of the calls that its function makes.
+    /// The share of a sample that belongs to the calls. For a sample outside the kernel, the share of the
+    /// calls of its function.
     fn part(&self, sample: &SampleRow) -> f64 {
         if sample.in_kernel {
             return self.meant(sample);

@@ -1,4 +1,4 @@
-//! What goes with each cause: waits that threads do not have, and running time that they do not need.
+//! The changes that remove each cause: waits that do not occur, and running time that is not needed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,17 +20,18 @@ use crate::derive::syscall_names::{ACCEPT, CONNECT, FUTEX, is_sync_call};
 use crate::finding::Finding;
 use crate::rules;
 
-/// Where work is spread over CPUs, this part of what they add may be lost to cutting it, handing it out and uneven pieces.
+/// Share of the added speed that may be lost to splitting the work, distributing it, and uneven pieces.
 const SPREAD_LOST: f64 = 0.25;
 
-/// Where tasks are ten times as coarse, so much of the handing out is left.
+/// Share of the cost of distributing tasks that remains with tasks ten times as coarse.
 pub const TASKS_LEFT: f64 = 0.1;
 
-/// Syscalls through which threads hand work to each other: x86-64's numbers of read, write, poll, readv, writev, select,
-/// sendto, recvfrom, sendmsg, recvmsg, semop, msgsnd, msgrcv, futex, epoll_wait, pselect6, ppoll and epoll_pwait.
+/// Syscalls through which threads hand work to each other: x86-64's numbers of read, write, poll, readv,
+/// writev, select, sendto, recvfrom, sendmsg, recvmsg, semop, msgsnd, msgrcv, futex, epoll_wait, pselect6,
+/// ppoll and epoll_pwait.
 const HANDING: [i32; 18] = [0, 1, 7, 19, 20, 23, 44, 45, 46, 47, 65, 69, 70, FUTEX, 232, 270, 271, 281];
 
-/// … and connect, accept and accept4, which wake whoever watches a socket that is listened on.
+/// connect, accept and accept4, which wake the threads that watch a listening socket.
 const CONNECTING: [i32; 3] = [CONNECT, ACCEPT[0], ACCEPT[1]];
 
 /// … and those that begin, follow and end processes: clone, fork, vfork, execve, exit, wait4, exit_group, waitid, clone3.
@@ -40,8 +41,9 @@ pub(super) fn ran(speed: Speed) -> Change {
     Change::Ran(Arc::new(speed))
 }
 
-/// A lock: what it guards runs side by side. Who spins meanwhile waits for what the others do, and does so for as much less
-/// as these take less. At the most nobody takes memory from others that lies with its word, either.
+/// Removes a lock: the code under the lock runs in parallel. Threads that spin during that time wait for the
+/// other threads. Their spinning time shrinks with these threads' time. Upper bound: cache-line contention on
+/// data next to the lock's word also ends.
 pub fn lock(calls: &LockCalls, facts: Facts, shared: &[SharedData], lock: u32) -> Removal {
     let trace = facts.trace;
     let beside = lines_beside(facts, shared, lock);
@@ -89,8 +91,8 @@ pub(super) fn holders_queues(trace: &Trace, charge: &Charge) -> Removal {
     Removal::exact(vec![Change::KeptCpus(within(trace, charge, |_, slice| slice.state.waits_for_cpu()))])
 }
 
-/// A lock that is handed from sleeper to sleeper: whoever is given it runs at once, and the kernel is not asked; at the
-/// most it is taken so seldom, or so shortly, that nobody queues for it.
+/// Removes the sleeps at handovers of a lock: the next holder runs at once, without syscalls. Upper bound:
+/// the lock is taken so rarely, or so briefly, that no thread queues for it.
 pub(super) fn lock_handovers(facts: Facts, calls: &LockCalls, lock: u32) -> Removal {
     let trace = facts.trace;
     let waits =
@@ -102,10 +104,11 @@ pub(super) fn lock_handovers(facts: Facts, calls: &LockCalls, lock: u32) -> Remo
     }
 }
 
-/// Of a lock, so much of the waiting must be that of threads woken in vain: the others queue behind these.
+/// Minimum share of a lock's wait time that is due to threads woken in vain. The other waiters queue behind
+/// these threads.
 const HERDS_LOCK_MIN: f64 = 0.6;
 
-/// How much of what wakes a thread, and of what it sleeps for, is in vain.
+/// Counts of a thread's wakeups and sleeps: in vain, and all.
 #[derive(Clone, Copy, Default)]
 struct InVain {
     wakes: [u64; 2],
@@ -119,12 +122,12 @@ impl InVain {
     }
 }
 
-/// Of each thread, how much of its sleeping and waking is in vain.
+/// The share of each thread's sleeps and wakeups that is in vain.
 fn in_vain(trace: &Trace, derived: &Derived, charge: &Charge) -> Vec<InVain> {
     let mut of_thread = vec![InVain::default(); trace.threads.len()];
     for id in trace.target_threads() {
         for hold in derived.holders.of(id) {
-            // What is charged is what the thread did behind a wait in vain, with the waits for a lock in it.
+            // The charge covers the thread's activity after a wait in vain, including its waits for a lock.
             let row = hold.row as usize;
             let vain = u64::from(hold.false_wakeup && charge.has(row + 1) || charge.has(row));
             let slice = trace.slices.at(id, hold.row as usize);
@@ -151,8 +154,8 @@ pub fn herd_calls(trace: &Trace, derived: &Derived, charge: &Charge) -> Speed {
     })
 }
 
-/// Wakeups in vain: what the woken did until they slept again, and the calls that woke them and sent them to sleep; at the
-/// most the queue for a lock that is mostly theirs, too.
+/// Removes wakeups in vain: the activity of the woken threads until they sleep again, and the calls that wake
+/// them and put them to sleep. Upper bound: the queue for a lock for which mostly these threads wait, too.
 pub(super) fn herd(facts: Facts, derived: &Derived, charge: &Charge, calls: &LockCalls) -> Removal {
     let trace = facts.trace;
     let mut locks: BTreeMap<u32, [u64; 2]> = BTreeMap::new();
@@ -176,8 +179,8 @@ pub(super) fn herd(facts: Facts, derived: &Derived, charge: &Charge, calls: &Loc
     Removal { least, most }
 }
 
-/// The interpreter's lock: its threads run side by side. At the most they do not enter the kernel for it, and need not meet at their
-/// other locks in the order in which it let them.
+/// Removes the interpreter's lock: its threads run in parallel. Upper bound: they make no syscalls for it.
+/// They also do not wait at their other locks, whose order follows from the interpreter's lock.
 pub(super) fn interpreter(facts: Facts, charge: &Charge) -> Removal {
     let trace = facts.trace;
     let waiters = threads_of(trace, charge);
@@ -194,7 +197,8 @@ pub(super) fn interpreter(facts: Facts, charge: &Charge) -> Removal {
 
 /// The loop that a finding is about.
 pub(super) fn spin(facts: Facts, derived: &Derived, finding: &Finding) -> Option<Removal> {
-    // Processes that run one program have the same loops, and the same stacks: whose it is its threads tell.
+    // Processes that run one program have the same loops and the same stacks. The threads identify the
+    // process.
     let has = |spin: &SpinUse, thread: ThreadId| spin.by_thread.iter().any(|(id, _)| *id == thread);
     let seen = finding.evidence.first().map(|evidence| evidence.thread);
     let is_it = |spin: &&SpinUse| {
@@ -210,8 +214,8 @@ pub(super) fn spin(facts: Facts, derived: &Derived, finding: &Finding) -> Option
     Some(Removal::exact(vec![ran(Speed::new(facts.trace, 0.0, spins))]))
 }
 
-/// What threads did alone is spread over the CPUs; at the most, all that the one does that most worked alone: its work
-/// is the same when others do something meanwhile.
+/// Spreads the time in which one thread ran alone over the CPUs. Upper bound: all work of the thread that
+/// mostly ran alone is spread, because its work is the same when other threads run.
 pub(super) fn serial(facts: Facts, derived: &Derived) -> Removal {
     let over = rules::spread_over(facts, derived);
     let serial = &derived.occupancy.serial;
@@ -224,7 +228,7 @@ pub(super) fn serial(facts: Facts, derived: &Derived) -> Removal {
     Removal { least: vec![ran(alone((over - 1.0) * (1.0 - SPREAD_LOST)))], most: vec![ran(most)] }
 }
 
-/// The calls that force data to the disk are not made; at the most the kernel's own threads do nothing for them, either.
+/// Removes the calls that force data to the disk. Upper bound: kernel threads do no work for them either.
 pub(super) fn syncs(trace: &Trace) -> Option<Removal> {
     let waits = Charge::of(trace, |slice| {
         slice.state == ThreadState::Blocked && is_sync_call(trace.wait(slice.wait).syscall)
@@ -239,8 +243,8 @@ pub(super) fn syncs(trace: &Trace) -> Option<Removal> {
     Some(Removal { least, most })
 }
 
-/// Shootdowns: nobody sends them and waits, and nobody is interrupted; at the most the syscalls in which they were sent are not
-/// made, either.
+/// Removes TLB shootdowns: no thread sends them and waits, and no thread is interrupted. Upper bound: the
+/// syscalls that sent them are not made either.
 pub(super) fn shootdowns(trace: &Trace, derived: &Derived) -> Option<Removal> {
     let paging = &derived.paging;
     let flushing = Flushing::new(trace);
@@ -267,8 +271,8 @@ pub(super) fn shootdowns(trace: &Trace, derived: &Derived) -> Option<Removal> {
     (!least.is_empty()).then(|| Removal { least: vec![ran(least)], most: vec![ran(most)] })
 }
 
-/// Tasks that are handed out: coarser ones leave a part of it; at the most none is, nor are those collections made that what it allocates
-/// causes.
+/// Makes tasks coarser, so that a part of the cost of distributing them remains. Upper bound: the whole cost
+/// goes, and the collections caused by its allocations go too.
 pub(super) fn tasks(facts: Facts, derived: &Derived) -> Option<Removal> {
     let pool = rules::fine_pool(derived)?;
     let part = pool.ns as f64 / (pool.ns + pool.task_ns).max(1) as f64;
@@ -286,8 +290,8 @@ pub(super) fn tasks(facts: Facts, derived: &Derived) -> Option<Removal> {
     Some(Removal { least: vec![ran(least)], most: vec![ran(most)] })
 }
 
-/// Processes for single items: they are not begun and not ended; at the most they do not run at all. Those that live longer are for
-/// more than one: servers, and what works with them.
+/// Removes processes that handle single items: they are not started and do not exit. Upper bound: they do not
+/// run at all. Processes that live longer handle several items: servers, and their helpers.
 pub(super) fn children(trace: &Trace, charge: &Charge) -> Option<Removal> {
     let waiters = threads_of(trace, charge);
     let parents: Vec<ProcessId> = waiters.iter().map(|id| trace.threads[id.index()].process).collect();
@@ -320,8 +324,8 @@ pub(super) fn children(trace: &Trace, charge: &Charge) -> Option<Removal> {
     (!parents.is_empty()).then_some(Removal { least, most })
 }
 
-/// Waits of two threads for each other: no time goes into handing over, neither in the kernel nor in the functions that enter
-/// it only where somebody sleeps or is woken; at the most both work side by side, and take no locks to hand over.
+/// Removes handovers between two threads: no time in the kernel, and none in functions that call it only when
+/// a thread sleeps or is woken. Upper bound: both threads work in parallel, and take no locks for handovers.
 pub(super) fn handovers(facts: Facts, charge: &Charge) -> Removal {
     let trace = facts.trace;
     let pair = threads_of(trace, charge);
@@ -364,7 +368,7 @@ fn within(
     })
 }
 
-/// Whose slices are charged, by id.
+/// Threads with charged slices, by id.
 fn threads_of(trace: &Trace, charge: &Charge) -> Vec<ThreadId> {
     let mut threads: Vec<ThreadId> = charge.slices(trace).map(|slice| slice.thread).collect();
     threads.dedup();

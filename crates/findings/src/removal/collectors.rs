@@ -1,7 +1,7 @@
-//! Threads that share a garbage collector, as they would be with one each, and without any.
+//! Changes for threads that share a garbage collector: one collector each, and no collector.
 //!
-//! Processes collect, too: each its own heap, for itself. What they do not have is waiting for others to come and to be through,
-//! tries to be the one who leads, and waking others up.
+//! Processes collect too, each in its own heap. They do not wait for other threads to arrive and to finish,
+//! do not compete to become the leader, and do not wake other threads.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,11 +19,12 @@ use crate::derive::syscall_names::FUTEX;
 use crate::merging::Charged;
 use crate::wording::{count, time};
 
-/// Which tell of collections that threads have in common, the one that says more first.
+/// Rules about collections that several threads share. The rule that reports more comes first.
 const RULES: [&str; 2] = ["gc-pressure", "stop-the-world-latecomer"];
 
-/// Each thread collects for itself: at the least nobody waits for others, awake or asleep; at the most nobody wakes others, either, a
-/// domain that has nothing to do does not help the others with theirs, and each collects when its own young generation is full only.
+/// Gives each thread its own collector. Lower bound: no thread waits for others, asleep or spinning. Upper
+/// bound: also, no thread wakes others, and idle domains do not help with collections. Each domain collects
+/// only when its own young generation is full.
 pub fn apart(facts: Facts) -> Removal {
     let least = waits(facts);
     let gc = gc::derive(facts.trace, facts.roles);
@@ -42,8 +43,9 @@ pub fn apart(facts: Facts) -> Removal {
     Removal { least, most }
 }
 
-/// Which part of a domain's collections came before its own young generation was full, since another's was: by its threads. All that
-/// share a collector have one size, which is known by who filled most.
+/// The share of a domain's collections that began because another domain's young generation was full, by the
+/// domain's threads. All domains that share a collector have one size of young generation. It is estimated
+/// from the domain that filled the most.
 fn for_others(gc: &Gc) -> BTreeMap<ThreadId, f64> {
     let all = collecting::allocating(gc);
     let mut parts = BTreeMap::new();
@@ -57,7 +59,7 @@ fn for_others(gc: &Gc) -> BTreeMap<ThreadId, f64> {
     parts
 }
 
-/// Threads that collect for domains which do not allocate, beside others that do.
+/// Threads that collect for idle domains in a process with other, allocating domains.
 fn helpers(gc: &Gc) -> BTreeSet<ThreadId> {
     let allocating = collecting::allocating(gc);
     let is_idle = |lane: &&LaneGc| {
@@ -72,15 +74,16 @@ fn helpers(gc: &Gc) -> BTreeSet<ThreadId> {
     threads
 }
 
-/// At the least nobody waits for others to collect, as processes of their own would not; at the most nobody collects.
+/// Removes collections. Lower bound: no thread waits for others to collect, as with separate processes. Upper
+/// bound: no thread collects.
 pub fn gone(facts: Facts) -> Removal {
     let least = waits(facts);
     let most = least.iter().cloned().chain([Change::WithoutClass(Class::GcWork)]).collect();
     Removal { least, most }
 }
 
-/// Waits for others to collect. Where a runtime says how its threads try to lead, all spinning is that, and what the kernel did
-/// for it.
+/// Removes waits for other threads to collect. If a runtime reports how its threads compete to become the
+/// leader, all spinning and its kernel time go too.
 fn waits(facts: Facts) -> Vec<Change> {
     let mut changes = vec![Change::WithoutClass(Class::GcWait)];
     if gc::has_retries(facts.trace) {
@@ -91,8 +94,9 @@ fn waits(facts: Facts) -> Vec<Change> {
     changes
 }
 
-/// Where threads of one process allocate and share its collector: what that costs them, and how long the run would take with one
-/// each. It is said once, by what tells of collections.
+/// Adds a sentence for threads of one process that allocate and share a collector. It has the cost of
+/// sharing, and the forecast length with one collector each. It is added once, to the finding about
+/// collections.
 pub(super) fn tell_apart(
     facts: Facts,
     derived: &Derived,
@@ -121,7 +125,8 @@ pub(super) fn tell_apart(
     ));
 }
 
-/// How many domains that allocate have others beside them in their process, and what collections cost them; none if each is alone.
+/// The number of allocating domains that share a process with other ones, and the cost of their collections.
+/// `None` if each domain is alone in its process.
 fn sharing(gc: &Gc) -> Option<(u64, GcTimes)> {
     let all = collecting::allocating(gc);
     let mut of_process: BTreeMap<ProcessId, u64> = BTreeMap::new();

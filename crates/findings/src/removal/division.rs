@@ -1,7 +1,7 @@
-//! Whether work that waits in turn for a lock is one job, which whoever comes next takes a piece of.
+//! Whether work that waits in turn for a lock is one job, of which the threads take pieces.
 //!
-//! A replay leaves to each thread what it did. Where threads take the pieces of one job as they come, who got the lock most often
-//! did most; without it they would share the job evenly.
+//! A replay leaves each thread its recorded work. If threads take pieces of one job in turn, the thread that
+//! got the lock most often did the most. Without the lock they would share the job evenly.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ use crate::charge::Charge;
 use crate::derive::own_places::{OwnFrames, Places};
 use crate::derive::samples_of;
 
-/// Fewer samples do not tell what a thread does.
+/// Minimum number of samples to identify a thread's work.
 const SAMPLES_MIN: u64 = 20;
 /// Threads that do the same job have this part of their time in common with all of them.
 const ALIKE_MIN: f64 = 0.7;
 
-/// The threads whose waits are charged, as far as is seen what they do, all do the same.
+/// Whether the threads whose waits are charged all do the same work, as far as samples show it.
 pub(super) fn is_one_job(trace: &Trace, charge: &Charge) -> bool {
     let mut threads: Vec<ThreadId> = charge.slices(trace).map(|slice| slice.thread).collect();
     threads.dedup();

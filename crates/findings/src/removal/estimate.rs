@@ -8,13 +8,14 @@ use crate::finding::{Finding, Gain};
 use crate::merging::Charged;
 use crate::rules;
 
-/// Position of the likely gain between the bounds of a forecast. Of the casebook's pairs whose cause was really removed, the
-/// median of the measured gains was at 0.79 to 0.86 (three line-ups of 47 and 48 pairs). The middle was off by 13 to 18 points
-/// on average, this position by 9 to 14; 0.7 and 0.9 are within 1.5 points of it.
+/// Position of the likely gain between the bounds of a forecast. For the casebook's pairs whose cause was
+/// really removed, the median of the measured gains was at 0.79 to 0.86 (three line-ups of 47 and 48 pairs).
+/// The middle was off by 13 to 18 points on average, this position by 9 to 14. Positions 0.7 and 0.9 are
+/// within 1.5 points of it.
 const POSITION: f64 = 0.8;
 
-/// Maximum distance of the bounds, as a share of the run, at which a likely gain is reported: between bounds that are further
-/// apart every value is as good as another.
+/// Maximum distance of the bounds, as a share of the run, at which a likely gain is reported. Between wider
+/// bounds no value is better than another.
 const DISTANCE_MAX: f64 = 0.5;
 
 /// Maximum difference between the replay of the unchanged program and the recording, as a share of the run. Beyond it the
@@ -26,13 +27,13 @@ pub fn is_reproduced(unchanged: f64) -> bool {
     (unchanged - 1.0).abs() <= DIFFERENCE_MAX
 }
 
-/// The likely gain between bounds that were forecast; `None` where these are too far apart.
+/// The likely gain between forecast bounds. `None` if the bounds are too far apart.
 pub fn likely(gain: Gain) -> Option<f64> {
     (gain.high - gain.low <= DISTANCE_MAX).then_some(gain.low + POSITION * (gain.high - gain.low))
 }
 
-/// Lowers upper bounds to what the CPUs allow where the cause is waits alone: the work, which stays, takes at least its CPU time on all
-/// CPUs. Kernel and spinning time may go with the waits.
+/// Lowers upper bounds to the CPUs' capacity for causes that are only waits. The work remains, and takes at
+/// least its CPU time on all CPUs. Kernel and spinning time may go with the waits.
 pub fn bound_by_cpus(trace: &Trace, derived: &Derived, findings: &mut [Charged]) {
     let capacity_ns = f64::from(derived.occupancy.cpus.max(1)) * trace.wall().0.max(1) as f64;
     let most = 1.0 - derived.ledger.of(Class::Useful) as f64 / capacity_ns;

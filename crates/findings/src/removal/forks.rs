@@ -1,4 +1,4 @@
-//! What goes with forks of a large process.
+//! The changes that remove forks of a large process.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use crate::charge::Charge;
 use crate::derive::forks::Copying;
 use crate::derive::replay::{Change, Speed};
 
-/// Nobody waits for the address space, and no tables of these processes are copied nor taken down; waits for children are as much shorter as
-/// these are.
+/// Removes waits for the address space, and the time to copy and free the page tables of these processes.
+/// Waits for children become shorter by the same time.
 pub(super) fn copies(trace: &Trace, charge: &Charge) -> Removal {
     let copying = Copying::new(trace);
     let waits = Charge::of_rows(trace, |id, take| {

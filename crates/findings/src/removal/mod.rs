@@ -1,8 +1,9 @@
-//! What removing a finding's cause means for a replay, and what it would gain.
+//! The changes that remove a finding's cause in a replay, and the resulting gain.
 //!
-//! A forecast is about the same program without the cause, not about one remedy. What goes with the cause for sure is
-//! its least: threads do not wait for a lock, nor enter the kernel for it. What may go with it, too, is its most: the
-//! functions that took it. The forecast lies between the two, each with its error.
+//! A forecast is about the same program without the cause, and about no single remedy. The lower bound
+//! removes only the certain part: threads do not wait for a lock, and make no syscalls for it. The upper
+//! bound also removes the possible part: the functions that take the lock. The forecast lies between the two
+//! bounds, each with its error.
 
 mod calls;
 mod causes;
@@ -38,7 +39,7 @@ pub use causes::{TASKS_LEFT, herd_calls, lock};
 /// Longer traces (in slices) are not replayed for each finding: that would take longer than all the rest. `holdup
 /// whatif` replays them.
 const SLICES_MAX: usize = 1_000_000;
-/// Up to so many slices, longer ones are replayed for those findings that promise most.
+/// Maximum number of slices for a replay of the findings with the largest upper bounds.
 const SLICES_SOME: usize = 2_000_000;
 /// How many findings these are.
 const SOME: usize = 5;
@@ -72,7 +73,8 @@ const FORECAST: [&str; 25] = [
     "connect-retry",
 ];
 
-/// Rules that compute exactly what would be saved; what a replay cannot foresee, they cannot, either.
+/// Rules that compute the saving exactly. Their gain still gets the margin for unforeseen effects of a
+/// replay.
 const COMPUTED: [&str; 9] = [
     "load-imbalance",
     "poll-loop",
@@ -85,23 +87,23 @@ const COMPUTED: [&str; 9] = [
     "stop-the-world-latecomer",
 ];
 
-/// What costs less than this part of all thread time, and may gain nothing, is a hint. What costs more is there, whether a
-/// replay knows what it is good for or not.
+/// Share of all thread time below which a cause that may gain nothing is a hint. A higher cost is real, even
+/// if a replay does not show the effect of its removal.
 const COSTS_LITTLE: f64 = 0.1;
 
-/// Waits for what is outside of the program, which also one that is in order has now and then: a file that is read for the
-/// first time, the last sleep of a housekeeper.
+/// Waits for the outside, which healthy programs have too: the first read of a file, the last sleep of a
+/// housekeeping thread.
 const OUTSIDE: [&str; 2] = ["blocking-io", "oversleep"];
 
-/// By this part of the run both ends may be off: no two runs of a program take equally long, and whoever mends a cause changes
-/// a little more than that. Of 98 pairs of programs on a quiet machine 84 % lay between the ends without it, and 86 % with
-/// it; of 48 others, which it was not taken from, 73 and 79 %.
+/// Margin of both bounds, as a share of the run. No two runs take equally long, and a fix changes slightly
+/// more than the cause. On a quiet machine, 84 % of 98 pairs of programs lay between the bounds without the
+/// margin, and 86 % with it. For 48 other pairs, which were not used to choose it, it was 73 % and 79 %.
 const OFF: f64 = 0.02;
 
-/// Where recording costs more of a run than this, what it does to a forecast is no longer a matter of proportion.
+/// Maximum recording cost, as a share of the run, that a forecast is corrected for in proportion.
 const RECORDING_MAX: f64 = 0.5;
 
-/// What surely gains less than this gains nothing.
+/// Minimum lower bound of a gain. Below it, the gain may be nothing.
 pub const SURELY: f64 = 0.01;
 
 /// What is said of a gain where threads work until a timer ends.
@@ -110,19 +112,19 @@ const BY_TIMER: &str = "The run ends when a timer does: the gain is more work pe
 /// Changes that remove a cause.
 #[derive(Clone, Debug, Default)]
 pub struct Removal {
-    /// What surely goes with it.
+    /// Changes that certainly remove the cause.
     pub least: Vec<Change>,
-    /// What may go with it.
+    /// Changes that possibly go with the cause.
     pub most: Vec<Change>,
 }
 
 impl Removal {
-    /// It is known exactly.
+    /// A removal with equal bounds.
     pub fn exact(changes: Vec<Change>) -> Removal {
         Removal { least: changes.clone(), most: changes }
     }
 
-    /// What it supposes, in words.
+    /// The assumptions, in words.
     pub fn said(&self) -> &'static str {
         match self.most.first() {
             Some(Change::WithoutLock(_)) => {
@@ -140,8 +142,8 @@ impl Removal {
     }
 }
 
-/// The changes that remove a finding's cause; `None` if it is not made of what a replay can leave out. `calls` is made for
-/// the first lock, and stays for the others.
+/// The changes that remove a finding's cause. `None` if a replay cannot leave the cause out. `calls` is
+/// computed for the first lock, and reused for the others.
 pub fn of_finding<'a>(
     facts: Facts<'a>,
     derived: &Derived,
@@ -175,7 +177,7 @@ pub fn of_finding<'a>(
         "subprocess-per-item" => causes::children(facts.trace, charge),
         _ if charge.is_empty() => None,
         "wakeup-ping-pong" => Some(causes::handovers(facts, charge)),
-        // More of them need not help: what they stand for may be what is slow.
+        // More pool items need not help: the resource behind the items may be slow.
         "pool-exhausted" => {
             Some(Removal { least: Vec::new(), most: vec![Change::WithoutSlices(charge.clone())] })
         }
@@ -220,9 +222,11 @@ fn lock_of(facts: Facts, derived: &Derived, (finding, charge): (&Finding, &Charg
     charged.into_iter().rev().max_by_key(|(ns, _)| *ns).map(|(_, number)| number)
 }
 
-/// Puts forecasts of replays in place of the rules' own estimates, where a finding's cause can be left out of a replay.
+/// Replaces the rules' own estimates by forecasts of replays, for findings whose cause can be left out of a
+/// replay.
 ///
-/// Only where the cause can go without a trace: what a sleep is good for, or a peer's delay, is not known.
+/// The cause must be removable without side effects. The purpose of a sleep, or of a peer's delay, is not
+/// known.
 pub fn forecast_gains(facts: Facts, derived: &Derived, findings: &mut [Charged]) {
     let slices = facts.trace.slices.len();
     if facts.trace.manifest.rung != Rung::Bpf || slices > SLICES_SOME {
@@ -261,7 +265,7 @@ pub fn forecast_gains(facts: Facts, derived: &Derived, findings: &mut [Charged])
     }
 }
 
-/// What is computed or waits for the outside, gains less than a tenth at the most, and may gain nothing.
+/// Whether the gain of a computed finding, or of a wait for the outside, is below a tenth and may be nothing.
 pub fn may_be_chance(finding: &Finding) -> bool {
     let is_one = COMPUTED.contains(&finding.rule) || OUTSIDE.contains(&finding.rule);
     is_one && gains_little(finding)
@@ -272,20 +276,20 @@ fn is_there_anyway(finding: &Finding) -> bool {
     matches!(finding.rule, "lock-convoy" | "oversubscription") && gains_little(finding)
 }
 
-/// It may gain nothing, and no more than a tenth at the most.
+/// Whether the gain may be nothing, and is below a tenth.
 fn gains_little(finding: &Finding) -> bool {
     finding.gain.low < SURELY && finding.gain.high < COSTS_LITTLE
 }
 
-/// Gains are of the program as it is when nobody records it: at the least all that recording cost it went with the
-/// cause; at the most it fell on what is left.
+/// Corrects the gains for the cost of recording. Lower bound: all of that cost was part of the cause. Upper
+/// bound: it was part of the remaining time.
 pub fn without_recording(trace: &Trace, derived: &Derived, findings: &mut [Charged]) {
     let cost = &trace.manifest.cost;
     let spent = cost.recorder_cpu_ns.saturating_add(cost.probes_cpu_ns) as f64;
     if spent <= 0.0 {
         return;
     }
-    // As much of the run as of all that ran; if less than one CPU was busy, of the run.
+    // Share of all running time. If less than one CPU was busy, share of the run.
     let part = spent / derived.ledger.running_ns().max(trace.wall().0).max(1) as f64;
     for Charged { finding, charge } in findings {
         finding.gain = unrecorded(finding.gain, part.min(RECORDING_MAX));
@@ -300,7 +304,7 @@ fn unrecorded(gain: Gain, part: f64) -> Gain {
     Gain { low: (low - OFF).max(0.0), high: (high + OFF).min(1.0) }
 }
 
-/// It surely gains nothing, and may be no cause.
+/// Whether the finding may gain nothing, and may be no cause.
 fn is_a_hint((trace, derived): (&Trace, &Derived), (finding, charge): (&Finding, &Charge)) -> bool {
     let is_small = finding.rule == "pool-exhausted" && gains_little(finding);
     let is_only_taken =
@@ -308,11 +312,11 @@ fn is_a_hint((trace, derived): (&Trace, &Derived), (finding, charge): (&Finding,
     is_small || is_only_taken || is_only_in_turn((trace, derived), (finding, charge))
 }
 
-/// What asking a process for each piece takes is the cause from this part of the run on.
+/// Minimum gain, as a share of the run, for requests per piece of work to another process to be the cause.
 const ASKING_MUCH: f64 = 0.5;
 
-/// Threads that wait for each other, and would wait as long if handing over took no time: they are slow for what they do, unless
-/// it can be done side by side, which nothing here tells.
+/// Whether threads wait for each other, and would wait as long with handovers that take no time. Their work
+/// is slow, unless it can run in parallel, which the recording does not show.
 fn is_only_in_turn((trace, derived): (&Trace, &Derived), (finding, charge): (&Finding, &Charge)) -> bool {
     let is_asking =
         || finding.gain.high >= ASKING_MUCH && round_trips::asked_by_many(trace, charge).is_some();
@@ -331,13 +335,13 @@ fn is_lock_only_taken(derived: &Derived, finding: &Finding) -> bool {
     finding.rule == "lock-contention" && is_only_taken(finding.gain, finding.confidence, cost)
 }
 
-/// A lock of which nothing surely goes with its waiting: what it may gain is that nobody takes it, which is not contention.
-/// `cost` is its part of all thread time; few waits cost what they do by chance.
+/// Whether the lower bound of a lock's gain is 0. Its upper bound assumes that the lock is not taken at all,
+/// which is not contention. `cost` is its share of all thread time. With few waits, the cost may be chance.
 fn is_only_taken(gain: Gain, confidence: Confidence, cost: f64) -> bool {
     gain.low <= 0.0 && (cost < COSTS_LITTLE || confidence < Confidence::High)
 }
 
-/// What the last of the `count` findings promises that promise most, of those that can be forecast.
+/// The `count`-th largest upper bound among the findings that can be forecast.
 fn promises(findings: &[Charged], count: usize) -> f64 {
     let forecast = findings.iter().map(|one| &one.finding).filter(|one| FORECAST.contains(&one.rule));
     let mut highs: Vec<f64> = forecast.map(|finding| finding.gain.high).collect();
@@ -355,25 +359,26 @@ fn first_word(finding: &Finding) -> &str {
     finding.subject.split(' ').next().unwrap_or_default()
 }
 
-/// Of the CPU time of all calls of that name, the part that a finding is about: all, if it is about more than these.
+/// The finding's share of the CPU time of all calls of that name. It is 1 if the finding is about more than
+/// these calls.
 fn part_of_calls(derived: &Derived, finding: &Finding, name: &str) -> (i32, f64) {
     let call = derived.syscalls.iter().find(|call| call.name == name);
     let (number, all) = call.map_or((-1, 0), |call| (call.number, call.cpu_ns));
     (number, (finding.cost_ns as f64 / all.max(1) as f64).min(1.0))
 }
 
-/// Of the waits for CPUs that other programs had, the part that is not the recorder's doing.
+/// The share of the waits for CPUs used by other programs that is not due to the recorder.
 fn part_of_others(derived: &Derived, finding: &Finding) -> f64 {
     (finding.cost_ns as f64 / derived.ledger.run_queue.others_ns.max(1) as f64).min(1.0)
 }
 
-/// Running time of all threads, but what was spun (ns).
+/// Running time of all threads without spinning (ns).
 fn ledger_work(derived: &Derived) -> u64 {
     derived.ledger.running_ns().saturating_sub(derived.ledger.of(Class::Spin))
 }
 
-/// What fewer threads may gain at the most: the same work on the same CPUs takes as long as these need for it, but what
-/// was spun and what they idled; other programs stay, and leave their part of a CPU.
+/// Upper bound on the gain of fewer threads: the same work takes its CPU time on the same CPUs, without
+/// spinning and idle time. Other programs remain, and keep their share of a CPU.
 fn with_fewer_threads(trace: &Trace, derived: &Derived) -> f64 {
     let work = ledger_work(derived) as f64;
     let others: u64 = derived.cpus.iter().map(|cpu| cpu.others_ns).sum();
@@ -391,7 +396,7 @@ fn merged(
     let part = if finding.rule == "noisy-neighbour" { part_of_others(derived, finding) } else { 1.0 };
     let forecast = Gain { low: (part * low).clamp(0.0, 1.0), high: (part * high).clamp(0.0, 1.0) };
     let own = finding.gain;
-    // The run is one chain of what threads do: without so much of it, it is shorter by no more.
+    // If the run is a single chain of thread activity, it becomes shorter by at most the removed part.
     let most = (finding.cost_ns as f64 / trace.wall().0.max(1) as f64).min(1.0);
     let narrowed = Gain { low: own.low.max(forecast.low), high: own.high.min(forecast.high).min(most) };
     let gain = match finding.rule {
@@ -406,11 +411,12 @@ fn merged(
             Gain { low: own.low, high: forecast.high.max(own.low) }
         }
         "blocking-io" => Gain { low: own.low, ..narrowed },
-        // A replay lets nobody have a CPU before those who have it are done; the kernel gives it to who slept.
+        // A replay gives a thread no CPU before the running threads are done. The kernel's scheduler prefers
+        // threads that slept.
         "lock-contention" if own.high > forecast.high && is_beside((trace, derived), (finding, charge)) => {
             Gain { low: forecast.low, high: widened(own).high }
         }
-        // Who waits in turn to take a piece of one job would share it evenly.
+        // Threads that wait in turn for pieces of one job would share the job evenly.
         "lock-contention" | "lock-convoy"
             if own.high > forecast.high && division::is_one_job(trace, charge) =>
         {
@@ -425,9 +431,11 @@ fn merged(
         _ if is_kept((trace, derived), (finding, charge)) => {
             Gain { low: forecast.low, high: forecast.high.max(widened(own).high) }
         }
-        // Who would accept waits for who connects: what a replay leaves out of the one it leaves in the other.
+        // The accepting thread waits for the connecting thread. A replay removes the wait of one and leaves
+        // it in the other.
         "connect-retry" => Gain { low: 0.0, high: forecast.high.max(widened(own).high) },
-        // What was spun for may be that others work: at the least nobody works beside another.
+        // The spinning threads may wait for other threads' work. The lower bound assumes that no threads work
+        // in parallel.
         "spin-wait" => {
             let work = ledger_work(derived) as f64 / trace.wall().0.max(1) as f64;
             let serial = widened(Gain { low: (1.0 - work).max(0.0), high: 1.0 });
@@ -446,31 +454,34 @@ fn merged(
 /// An upper end is widened by less than this leaves.
 const BESIDE_MIN: f64 = 0.75;
 
-/// The rule's upper end is what a thread that hardly runs could do beside those who have the CPUs.
+/// Whether the rule's upper bound comes from a thread that needs little CPU and could overlap with the
+/// threads on the CPUs.
 fn is_beside((trace, derived): (&Trace, &Derived), (finding, charge): (&Finding, &Charge)) -> bool {
     let saved = beside::saved_ns(trace, derived, charge) / trace.wall().0.max(1) as f64;
     finding.rule == "lock-contention" && saved > 0.0 && saved >= BESIDE_MIN * finding.gain.high
 }
 
-/// Whether a replay keeps what goes with the cause.
+/// Whether a replay keeps effects that would go with the cause.
 fn is_kept((trace, derived): (&Trace, &Derived), (finding, charge): (&Finding, &Charge)) -> bool {
     match finding.rule {
         // What one task waits for the disk, the next waits for it: whose thread this one ran on is what a replay keeps.
         "sync-per-item" => is_of_tasks(trace, derived, charge),
-        // What goes with the asking goes in the asked process, too, whose threads take turns by what a replay keeps.
+        // The time saved per request is also saved in the requested process. A replay keeps the turns of that
+        // process's threads.
         "wakeup-ping-pong" => {
             round_trips::asked_by_many(trace, charge).is_some()
                 || bound::among(trace, &derived.roles, charge).is_some()
                 || Handing::of((trace, &derived.roles), &derived.ledger, charge).is_most()
         }
         "blocked-lock-holder" => peers::slept(trace, charge),
-        // All work is kept, and the end with the last of it, also of what goes on only until those who waited are done.
+        // A replay keeps all work, and the end of the last work. It also keeps work that only runs until the
+        // waiters are done.
         "preempted-lock-holder" => inverted::of(trace, &derived.ledger, charge).is_some(),
         _ => false,
     }
 }
 
-/// Whether most of what is charged are waits in programs of which a runtime's threads carry tasks.
+/// Whether most of the charged time are waits in programs with a runtime whose threads carry tasks.
 fn is_of_tasks(trace: &Trace, derived: &Derived, charge: &Charge) -> bool {
     let carries = |id: ThreadId| {
         let mut runtimes = derived.roles.runtimes_in(trace.threads[id.index()].process);

@@ -1,5 +1,6 @@
-//! What peers do that are waited for. A peer that could answer many at once is, in a replay, a chain of its own sleeps, which fewer
-//! waits do not shorten: what it waited for a clock in one thread for one after the other, it may wait for at once.
+//! Waits of peers. A peer that could answer several requests at once is, in a replay, a chain of its own
+//! sleeps. Fewer waits do not shorten this chain. In reality, its waits for a clock in one thread could
+//! overlap.
 
 use holdup_events::event::WakeContext;
 use holdup_events::tables::{Slice, ThreadState};
@@ -7,7 +8,7 @@ use holdup_events::{ThreadId, Timestamp, Trace, WaitReason};
 
 use crate::charge::Charge;
 
-/// Of the waits for a peer that is recorded, whether that mostly waited for clocks itself.
+/// Whether recorded peers mostly waited for clocks themselves while the charged threads waited for them.
 pub(super) fn slept(trace: &Trace, charge: &Charge) -> bool {
     let (mut all_ns, mut slept_ns) = (0u64, 0u64);
     for slice in charge.slices(trace).filter(|slice| is_for_peer(trace, slice)) {
