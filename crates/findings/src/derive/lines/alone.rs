@@ -1,17 +1,27 @@
-//! What accesses to shared memory would cost if nobody else touched it: as told by the moments in which nobody did.
+//! Cost of sharing memory: how much faster the accesses are while no other thread touches the memory.
 //!
-//! Threads are preempted, begin and end at different times, and wait: in some samples a thread is in the same code while no other
-//! thread that touches the memory runs. If of these the share at the accesses is smaller, the difference is what
-//! sharing costs. Let `p` be the share of samples at the accesses among all in the functions that have them, shared
-//! (`p1`) and alone (`p0`). If the rest of the code takes as long either way, the shared time shrinks to
-//! `(1 - p1) / (1 - p0)` of itself. The rest need not: where much of the time goes by at the accesses, what is behind them
-//! waits, too, for the value or because the CPU begins it anew when a line is taken away. So at the most all of the
-//! functions' shared time would go, unless enough moments alone show that the accesses are as slow beside the rest then; and
-//! that of functions which mostly call them, if they take no longer than these do: they wait for what is returned.
+//! Threads are preempted, start and end at different times, and wait. In some samples a thread runs its code
+//! while no other thread that touches the memory runs. If the share of samples at the accesses is smaller in
+//! these samples, the difference is the cost of sharing.
 //!
-//! Where registers count what the loop does ([`super::pace`]), its speed alone is known, whatever the rest is: of the shared
-//! time `1 - 1 / speed` goes. A part of that may be that the other threads leave a core to it which has two CPUs. Atomic
-//! accesses are slow alone, too, and whoever shares nothing needs none: that speed is only a lower end of what goes then.
+//! Let `p` be the share of samples at the accesses among all samples in their functions. `p1` is the share
+//! while shared, `p0` alone. Assume that the rest of the code takes the same time in both cases. The shared
+//! time then shrinks by the factor
+//!
+//! ```text
+//! (1 - p1) / (1 - p0)
+//! ```
+//!
+//! The rest may take longer while shared. If much of the time is spent at the accesses, the code after them
+//! waits too: for the value, or because the CPU restarts it when the line is taken away. The upper bound is
+//! therefore all of the functions' shared time. It includes functions that mostly call them and take no
+//! longer themselves, because they wait for the result. The upper bound is lower if enough samples alone show
+//! that the accesses are as slow relative to the rest.
+//!
+//! If registers count what the loop does ([`super::pace`]), the loop's speed alone is known directly. The
+//! shared time then shrinks by the factor `1 / speed`. Part of it may come from an idle SMT sibling CPU.
+//! Atomic accesses are slow alone too, and unshared code needs none. For them this value is only a lower
+//! bound.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -26,25 +36,28 @@ use crate::derive::split::share_error;
 /// Threads that are looked for at each moment.
 const THREADS_MAX: usize = 64;
 
-/// From this share of their functions' samples on, accesses may be what these wait for: a store that waits for its line holds up the
-/// loads and the jump behind it as soon as the CPU has no room for more, and samples are told of these. Of a loop of three instructions
-/// that went ten times as fast alone, 40 to 70 % of the samples hit the access, from machine to machine.
+/// Minimum share of their functions' samples for accesses that the rest may wait for. A store that waits for
+/// its line blocks the following loads and jump once the CPU's buffers are full. The samples then hit those
+/// instructions. In a loop of three instructions, ten times as fast alone, 40 to 70 % of the samples hit the
+/// access, depending on the machine.
 const MUCH: f64 = 0.25;
-/// Fewer samples alone than this do not tell that the accesses are as slow then.
+/// Minimum number of samples alone to prove that the accesses are as slow then.
 const ALONE_MIN: u64 = 40;
-/// A function makes so many of the calls whose caller is known, or it is one of many callers.
+/// Minimum share of the calls with a known caller that a function makes. Otherwise it is one of many callers.
 const CALLS_MIN: f64 = 0.75;
-/// So many levels of callers may wait for what is read.
+/// Maximum number of caller levels that may wait for the value read.
 const CALLERS_MAX: usize = 3;
-/// Accesses that are not slower than this beside the rest of the code, in terms of how slow they are alone, are not what
-/// the rest could wait for.
+/// Minimum slowdown of the accesses, relative to the rest of the code, shared versus alone. Below it the rest
+/// does not wait for the accesses.
 const SLOWER: f64 = 1.5;
-/// Where less of the moments alone than this is beside the accesses, the rest passes behind them, and is no measure.
+/// Minimum share of samples alone that are outside the accesses. Below it, the rest of the code overlaps with
+/// the accesses and is no measure.
 const REST_MIN: f64 = 0.1;
-/// Alone a thread may go so many times as fast only because the CPU beside its own is idle: the two may be one core.
+/// Maximum speedup that an idle SMT sibling CPU may explain.
 const CORE_SHARED: f64 = 2.0;
-/// And at the most so many times as fast as in the moments alone if these did not end, each of which begins with lines that
-/// others had: counters of two neighbours went 10 and 12 times as fast in such moments, and 13 times once they lay apart.
+/// Maximum further speedup of a loop that is alone permanently. Each short time alone begins with lines that
+/// other CPUs held. Counters of two neighbours were 10 and 12 times as fast in such times, and 13 times after
+/// they were separated.
 const MOMENTS_SHORT: f64 = 2.0;
 
 /// Samples in the functions that touch the memory.
@@ -61,14 +74,14 @@ impl Seen {
         (self.at_accesses as f64 / self.all.max(1) as f64, error)
     }
 
-    /// There is enough beside the accesses to measure them by.
+    /// Whether enough samples are outside the accesses to measure by them.
     fn rest_tells(self) -> bool {
         self.share().0 <= 1.0 - REST_MIN
     }
 }
 
-/// What would not be needed if nobody else touched the memory, from and to, in terms of the time at these accesses (1 is
-/// all of that; more is time of what waits behind them).
+/// Time saved if no other thread touched the memory: lower and upper bound, relative to the time at these
+/// accesses. 1 is all of that time. Values above 1 include code that waits for the accesses.
 pub fn saved(trace: &Trace, touches: &[&Touch]) -> (f64, f64) {
     let mut same = Functions::default();
     let mut functions: HashSet<FrameId> = HashSet::new();
@@ -112,19 +125,20 @@ pub fn saved(trace: &Trace, touches: &[&Touch]) -> (f64, f64) {
     let told_by_pace = by_pace(speed, (shared.all + behind) as f64 / touched);
     let atomic = touches.iter().filter(|touch| touch.sample.data.kind == AccessKind::Atomic).count();
     if 2 * atomic > touches.len() {
-        // An atomic access is slow alone, too; who shares nothing needs none.
+        // An atomic access is slow alone too, and unshared code needs none.
         return (told.0.max(told_by_pace.0).min(told.1), told.1);
     }
     both(told, told_by_pace)
 }
 
-/// What goes of the shared `time`, if the loop is so many times as fast alone (from, to).
+/// Part of the shared `time` that is saved if the loop is faster alone by these factors (lower and upper
+/// bound).
 fn by_pace((low, high): (f64, f64), time: f64) -> (f64, f64) {
     let part = |speed: f64| (1.0 - 1.0 / speed.max(1.0)) * time;
     (part(low / CORE_SHARED), part(high * MOMENTS_SHORT))
 }
 
-/// What two ways agree on; all that either says, if they contradict each other.
+/// Intersection of two estimates. If they contradict each other, the range that covers both.
 fn both(a: (f64, f64), b: (f64, f64)) -> (f64, f64) {
     let (low, high) = (a.0.max(b.0), a.1.min(b.1));
     if low <= high { (low, high) } else { (a.0.min(b.0), a.1.max(b.1)) }
@@ -181,24 +195,26 @@ mod tests {
         let (low, high) = part(seen(100_000, 10_000), seen(10_000, 9_000), 0);
         let true_part = (10_000.0 - 1_000.0 / 0.9) / 19_000.0;
         assert!(low < true_part && true_part - low < 0.02, "{low} {true_part}");
-        // Nine tenths of the shared time is at the access: what is behind may wait for that, too.
+        // 90 % of the shared time is at the access, so the code after it may wait too.
         assert!((high - 10_000.0 / 19_000.0).abs() < 1e-9, "{high}");
-        // And whoever waits for what these functions return.
+        // The callers may wait for the result as well.
         let high = part(seen(100_000, 10_000), seen(10_000, 9_000), 5_000).1;
         assert!((high - 15_000.0 / 19_000.0).abs() < 1e-9, "{high}");
-        // As slow beside the rest as alone: nothing waits behind.
+        // The accesses are as slow relative to the rest as alone, so no code waits for them.
         let (low, high) = part(seen(10_000, 7_000), seen(10_000, 7_000), 5_000);
         assert!(low == 0.0 && high < 0.1, "{low} {high}");
         // The same either way: nothing to gain.
         let (low, high) = part(seen(1_000, 300), seen(1_000, 300), 0);
         assert!(low == 0.0 && high < 0.3, "{low} {high}");
-        // Alone there is nothing but the accesses: how long these take does not show beside the rest.
+        // Alone, almost all samples are at the accesses. Their duration cannot be measured by the rest of the
+        // code.
         let (low, high) = part(seen(78, 75), seen(1_452, 1_312), 0);
         assert!(low == 0.0 && high >= 0.9, "{low} {high}");
-        // Counters say that it is 10 to 14 times as fast alone: at most, 96 % of the shared time goes; at least, 80 %.
+        // Counters show 10 to 14 times the speed alone. At least 80 % and at most 96 % of the shared time is
+        // saved.
         let (low, high) = both((0.0, 1.2), by_pace((10.0, 14.0), 1.1));
         assert!((low - 0.88).abs() < 1e-9 && (high - 1.1 * (1.0 - 1.0 / 28.0)).abs() < 1e-9, "{low} {high}");
-        // Where they contradict the shares, nobody is believed.
+        // If the speed contradicts the shares, the range covers both.
         assert_eq!(both((0.6, 0.9), by_pace((1.0, 1.0), 1.0)), (0.0, 0.9));
         // A third of the samples is enough where the accesses are much slower than alone.
         let high = part(seen(400, 40), seen(1_000, 330), 0).1;
@@ -206,7 +222,7 @@ mod tests {
         // Never alone: anything is possible.
         let (low, high) = part(seen(0, 0), seen(1_000, 300), 0);
         assert!(low == 0.0 && (high - 1_000.0 / 300.0).abs() < 1e-9, "{low} {high}");
-        // Nor do a few moments tell that it would not be faster.
+        // A few samples alone do not prove that it would not be faster.
         let (low, high) = part(seen(16, 10), seen(1_150, 490), 0);
         assert!(low == 0.0 && high > 2.0, "{low} {high}");
         // A small part of the loop is not what the rest waits for.

@@ -9,11 +9,11 @@ use super::{LINE_BYTES, OTHERS_MIN, Touch};
 pub struct Line {
     /// In the order of time, once [`Line::order`] was called.
     pub touches: Vec<Touch>,
-    /// Where watchpoints saw somebody write, if no sample did: addresses, and how many bytes.
+    /// Writes that only watchpoints saw: address and number of bytes.
     pub seen_written: Vec<(u64, u8)>,
 }
 
-/// Who touched one byte, and how often.
+/// The threads that touched one byte, with their number of accesses.
 #[derive(Clone, Default)]
 struct Byte {
     by_thread: Vec<(ThreadId, u32)>,
@@ -83,7 +83,7 @@ impl Line {
     }
 }
 
-/// The bytes of its line that an access touches; what goes beyond is the next line's.
+/// The bytes of its line that an access touches. Bytes after the end belong to the next line.
 fn range(address: u64, bytes: u8) -> std::ops::Range<usize> {
     let from = (address % LINE_BYTES) as usize;
     from..(from + usize::from(bytes)).min(LINE_BYTES as usize)

@@ -1,9 +1,12 @@
-//! Which memory several threads touch, line by line, and whether they touch the same bytes.
+//! Memory that several threads touch, by cache line, and whether they touch the same bytes (true and false
+//! sharing).
 //!
-//! A CPU takes memory for itself in lines of 64 bytes: whoever writes to one takes it from the others, which wait for it
-//! when they next touch any byte of it. From samples: the instruction before a sample tells what it touched
-//! ([`holdup_events::tables::DataAccess`]), and threads that wait for a line are sampled there. Threads that share a line one
-//! after the other do not disturb each other: only turns between CPUs count.
+//! A CPU owns memory in lines of 64 bytes. A write takes the line from the other CPUs, which then wait when
+//! they next touch any byte of it.
+//!
+//! The input is samples. The instruction before a sample shows its memory access
+//! ([`holdup_events::tables::DataAccess`]), and threads that wait for a line are sampled at its accesses.
+//! Threads that use a line one after the other do not disturb each other. Only turns between CPUs count.
 
 mod alone;
 mod line;
@@ -42,21 +45,21 @@ pub enum Sharing {
 /// Memory that threads took from each other: the lines of one variable, or neighbouring lines without a name.
 #[derive(Clone, Debug, Default)]
 pub struct SharedData {
-    /// The variable; empty if the memory has no name.
+    /// Name of the variable. Empty if the memory has no name.
     pub name: String,
-    /// The binary whose variable it is; empty for heaps and stacks.
+    /// Binary that defines the variable. Empty for heaps and stacks.
     pub module: String,
-    /// Whose memory.
+    /// Process that owns the memory.
     pub process: ProcessId,
     /// Where each line begins, ascending.
     pub lines: Vec<u64>,
     /// Whether the threads touched the same bytes: as watchpoints saw it of most of it, else as samples did.
     pub sharing: Sharing,
-    /// What watchpoints saw.
+    /// Result of the watchpoints.
     pub watched: Option<Watched>,
     /// Samples at accesses to it.
     pub samples: u64,
-    /// Those at accesses that are atomic.
+    /// Samples at atomic accesses.
     pub atomic: u64,
     /// How often the next sample at one of the lines was another thread's on another CPU.
     pub turns: u64,
@@ -64,25 +67,27 @@ pub struct SharedData {
     pub ns: u64,
     /// Half the width of its 95 % interval (ns).
     pub error_ns: u64,
-    /// Who touched what, the most time first.
+    /// Accesses by thread, most time first.
     pub threads: Vec<LineThread>,
     /// The functions that did, by samples, the most first, at most [`FUNCTIONS_MAX`].
     pub functions: Vec<(String, u64)>,
-    /// Threads slept until a word in it changed: it holds a lock, or another thing to wait for.
+    /// Whether threads slept on a futex word in it: the memory holds a lock or another synchronization
+    /// object.
     pub is_waited_on: bool,
-    /// What the accesses cost, if they took all of their time for nothing.
+    /// Cost of the accesses if all of their time were wasted.
     pub stall: Stall,
-    /// What of that, from and to, would not be needed if nobody else touched the memory (0 to 1; above 1 is what waits behind
-    /// the accesses); of all but the costliest it is not known (0 to 1).
+    /// Share of that cost that would be saved if no other thread touched the memory: lower and upper bound (0
+    /// to 1). Values above 1 include code that waits for the accesses. Unknown (0 to 1) except for the most
+    /// expensive memory.
     pub saved: (f64, f64),
-    /// Some turns: who, when, which address.
+    /// Some turns: thread, time, address.
     pub turned: Vec<(ThreadId, Timestamp, u64)>,
 }
 
-/// What one thread touched of it.
+/// Accesses of one thread to the memory.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LineThread {
-    /// Who.
+    /// The thread.
     pub thread: ThreadId,
     /// Running time at its accesses (ns, sampled).
     pub ns: u64,
@@ -98,13 +103,14 @@ pub struct LineThread {
 
 /// Functions that are named.
 pub const FUNCTIONS_MAX: usize = 5;
-/// Where so many of the accesses are to bytes that several threads touch, and one writes, the threads share what is
-/// there: parts of their own beside it would still come and go with its line.
+/// Minimum share of accesses to bytes that several threads touch and one writes, for true sharing. Separating
+/// the threads' own bytes would then not stop the contention.
 const COMMON_MIN: f64 = 0.2;
-/// A place is common if so much of its accesses are by others than the one who touches it most: somebody who looks in now and
-/// then shares it, but not what the line costs.
+/// Minimum share of a place's accesses by other threads than its main user, for a common place. A thread that
+/// rarely reads it does not cause the line's cost.
 const OTHERS_MIN: f64 = 0.05;
-/// So many samples, of which so small a part is at bytes that several touch, tell what the time goes by at: not at those.
+/// With at least this many samples, and at most this share of them on shared bytes, the cost is not due to
+/// these bytes.
 const SAMPLES_SURE: u64 = 40;
 const HARDLY: f64 = 0.05;
 /// Rows in [`SharedData::turned`].
@@ -114,13 +120,14 @@ pub const TURNS_MIN: u64 = 3;
 /// Where fewer of a line's samples are turns, its threads used it one after the other.
 const TURNS_SHARE: u64 = 20;
 
-/// Of so many, the costliest, it is asked what they would cost unshared: for each, all samples of its threads are looked at.
+/// Number of most expensive entries for which the unshared cost is computed. Each of them needs all samples
+/// of its threads.
 const ALONE_MAX: usize = 32;
 
 /// One access that was sampled.
 struct Touch {
     sample: SampleRow,
-    /// Running time that it stands for (ns).
+    /// Running time that the sample represents (ns).
     ns: f64,
 }
 
@@ -160,7 +167,7 @@ impl Group<'_> {
     }
 }
 
-/// The lines that are taken to and fro, by variable; without a name, neighbours.
+/// Contended lines by variable. Lines without a name are grouped with their neighbours.
 fn groups<'a>(trace: &'a Trace, ledger: &Ledger, classes: &SampleClasses) -> Vec<Group<'a>> {
     let mut groups: Vec<Group> = Vec::new();
     let mut by_name: HashMap<(ProcessId, &str, &str), usize> = HashMap::new();
@@ -196,7 +203,7 @@ fn contended(trace: &Trace, ledger: &Ledger, classes: &SampleClasses) -> BTreeMa
         let samples = super::samples_of(trace, thread.thread);
         let each = thread.running_ns() as f64 / samples.len().max(1) as f64;
         let process = trace.threads[thread.thread.index()].process;
-        // A thread that waits for a lock by running asks the lock's word: that is told as spinning.
+        // A thread that spins for a lock reads the lock's word. This time is reported as spinning.
         let told = samples.iter().filter(|sample| sample.data.kind != AccessKind::None);
         for sample in told.filter(|sample| classes.of(sample) != Class::Spin) {
             let address = sample.data.address - sample.data.address % LINE_BYTES;
@@ -305,7 +312,7 @@ fn describe(
     }
 }
 
-/// Samples say that little of the time goes by at bytes that several threads touch.
+/// Whether the samples show little time at bytes that several threads touch.
 fn hardly_common(common: u64, samples: u64) -> bool {
     samples >= SAMPLES_SURE && (common as f64) < HARDLY * samples as f64
 }
@@ -326,7 +333,8 @@ fn touched_most<'a>(touches: impl Iterator<Item = &'a Touch>) -> BTreeMap<Thread
     most.into_iter().map(|(thread, (_, address))| (thread, address)).collect()
 }
 
-/// The program's own functions that touch, or that call what does; where a stack has none, its leaf.
+/// The program's own functions that make the accesses or call code that makes them. The leaf if a stack has
+/// none.
 fn functions<'a>(
     trace: &Trace,
     own: &OwnFrames,

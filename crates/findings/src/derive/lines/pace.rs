@@ -1,10 +1,13 @@
-//! How much faster loops go while nobody else touches the memory: told by registers that count them.
+//! How much faster loops run while no other thread touches the memory, measured by registers that count
+//! iterations.
 //!
-//! Where nearly all time goes by at the accesses, shared or not, no code beside them tells how slow they are. But a counter
-//! ([`holdup_events::tables::Counter`]) moves on by what the loop did since the thread was last seen there: some of that
-//! time another thread ran, some it did not. Least squares tell both speeds, although hardly ever a thread is alone from
-//! one sample to the next: `moved = v_shared * t_shared + v_alone * t_alone`. Errors are White's for unequal
-//! scatter (HC3: MacKinnon and White 1985), since a pair of samples that has much time alone weighs much.
+//! If nearly all time is spent at the accesses, shared or not, no other code measures their speed. A counter
+//! register ([`holdup_events::tables::Counter`]) advances with the loop between two samples of a thread.
+//! During part of that time another thread ran.
+//!
+//! Least squares separate the two speeds: `moved = v_shared * t_shared + v_alone * t_alone`. A thread is
+//! rarely alone for the whole time between two samples. Errors are heteroscedasticity-consistent (White, HC3:
+//! MacKinnon and White 1985), because a pair of samples with much time alone has much weight.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -13,24 +16,26 @@ use holdup_events::{FrameId, ThreadId, Timestamp, Trace};
 
 use crate::derive::split::ERRORS_95;
 
-/// A thread that was not seen at a place for longer may have done anything meanwhile (ns).
+/// Maximum time between two samples of a thread at a place (ns). In a longer time the thread may have done
+/// other work.
 const PAIR_MAX_NS: u64 = 50_000_000;
-/// More slices of the threads of one piece of memory than this are not gone through: they are sorted for each piece.
+/// Maximum number of slices of a memory's threads. The slices are sorted for each memory, so larger sets are
+/// skipped.
 const SLICES_MAX: usize = 250_000;
 /// Pairs of samples that a speed takes, and such with time alone.
 const PAIRS_MIN: usize = 30;
 const ALONE_MIN: usize = 8;
 /// Time alone in a pair counts from this part of its running time on.
 const ALONE_PART: f64 = 0.05;
-/// One pair in so many may go the other way: the loop began anew.
+/// One pair in this number may move in the other direction, because the loop restarted.
 const OTHER_WAY: usize = 32;
-/// What moves more evenly than this (in terms of how far it moved) is a clock.
+/// A register whose residual is below this, relative to its movement, is a clock.
 const CLOCK: f64 = 1e-6;
 
-/// What one register did between two samples of a thread at one place.
+/// Movement of one register between two samples of a thread at one place.
 #[derive(Clone, Copy, Debug)]
 struct Pair {
-    /// Running time beside others, and alone (ms).
+    /// Running time while other threads ran, and alone (ms).
     shared: f64,
     alone: f64,
     moved: f64,
@@ -43,7 +48,7 @@ struct Estimate {
     variance: f64,
 }
 
-/// Looks at the samples of one thread after the other.
+/// Collects the samples, one thread after the other.
 pub struct Paces<'a> {
     trace: &'a Trace,
     /// When several of the threads ran (ns), disjoint and ascending.
@@ -54,7 +59,7 @@ pub struct Paces<'a> {
 }
 
 impl<'a> Paces<'a> {
-    /// Of these threads, which have so many samples with counters.
+    /// For these threads. `counters` is their number of samples with counters.
     pub fn new(trace: &'a Trace, threads: &BTreeSet<ThreadId>, counters: usize) -> Paces<'a> {
         let slices: usize = threads.iter().map(|thread| trace.slices.rows(*thread).len()).sum();
         let tells = counters > PAIRS_MIN && slices <= SLICES_MAX;
@@ -83,7 +88,7 @@ impl<'a> Paces<'a> {
         self.pairs.entry((sample.thread, place, register)).or_default().push(pair);
     }
 
-    /// How long a thread ran from one moment to another, and how much of it beside others (ns).
+    /// Running time of a thread between two moments, and the part of it while others ran (ns).
     fn ran(&self, thread: ThreadId, (from, to): (Timestamp, Timestamp)) -> (u64, u64) {
         let (mut ran, mut beside) = (0, 0);
         let Some(first) = self.trace.slices.covering(thread, from) else { return (0, 0) };
@@ -101,7 +106,8 @@ impl<'a> Paces<'a> {
         (ran, beside.min(ran))
     }
 
-    /// Speed alone in terms of that beside others, from and to (95 %); none if too little is known.
+    /// Speed alone relative to the shared speed: 95 % confidence interval. `None` if there are too few
+    /// samples.
     pub fn alone(&self) -> Option<(f64, f64)> {
         let each: Vec<Estimate> = self.pairs.values().filter_map(|pairs| faster(pairs)).collect();
         let Estimate { value, variance } = combined(&each)?;
@@ -118,7 +124,7 @@ fn several(trace: &Trace, threads: &BTreeSet<ThreadId>) -> Vec<(u64, u64)> {
             turns.extend([(slice.start.0, true), (slice.end.0, false)]);
         }
     }
-    // Who ends at a moment goes first: two that follow each other are not side by side.
+    // At the same time, ends come before starts. Two consecutive slices do not overlap.
     turns.sort_unstable();
     let (mut several, mut running, mut since) = (Vec::new(), 0_usize, 0);
     for (at, begins) in turns {
@@ -138,7 +144,7 @@ fn overlap(several: &[(u64, u64)], (from, to): (u64, u64)) -> u64 {
     inside.map(|(start, end)| (*end).min(to).saturating_sub((*start).max(from))).sum()
 }
 
-/// Speed alone in terms of that beside others, as told by one register at one place.
+/// Speed alone relative to the shared speed, by one register at one place.
 fn faster(pairs: &[Pair]) -> Option<Estimate> {
     let down = pairs.iter().filter(|pair| pair.moved < 0.0).count();
     let up = pairs.iter().filter(|pair| pair.moved > 0.0).count();
@@ -164,7 +170,7 @@ fn ratio(pairs: &[Pair]) -> Option<Estimate> {
     let sa = sum(&|one| one.shared * one.alone);
     let (sm, am) = (sum(&|one| one.shared * one.moved), sum(&|one| one.alone * one.moved));
     let determinant = ss * aa - sa * sa;
-    // The two times always come in the same proportion: nothing tells their speeds apart.
+    // The ratio of the two times is constant, so their speeds cannot be separated.
     if determinant <= 1e-6 * ss * aa {
         return None;
     }
@@ -186,7 +192,8 @@ fn ratio(pairs: &[Pair]) -> Option<Estimate> {
     Some(Estimate { value, variance })
 }
 
-/// The mean, weighed by how sure each is; less sure where they differ by more than their errors say.
+/// Mean of the estimates, weighted by inverse variance. The variance is scaled up if they differ by more than
+/// their errors.
 fn combined(each: &[Estimate]) -> Option<Estimate> {
     let weight = |one: &Estimate| 1.0 / one.variance.max(1e-9);
     let weights: f64 = each.iter().map(weight).sum();
@@ -203,7 +210,7 @@ fn combined(each: &[Estimate]) -> Option<Estimate> {
 mod tests {
     use super::*;
 
-    /// Pairs of a loop that goes `alone` times as fast without others, with so much scatter, seen for `count` samples.
+    /// `count` pairs of a loop that runs `alone` times as fast without others, with that scatter.
     fn pairs(alone: f64, scatter: f64, count: usize) -> Vec<Pair> {
         let mut random = 7_u64;
         let mut next = || {

@@ -1,4 +1,5 @@
-//! What hardware watchpoints saw of a line: who touched which bytes while others did, told by the CPU itself.
+//! Result of hardware watchpoints on a line: which threads touched which bytes at the same time, measured by
+//! the CPU.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,26 +8,27 @@ use holdup_events::{ProcessId, ThreadId, Trace};
 
 use super::{COMMON_MIN, LINE_BYTES, OTHERS_MIN, Sharing};
 
-/// What watchpoints saw of memory.
+/// Result of watchpoints on a piece of memory.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Watched {
     /// Accesses that they stopped at.
     pub hits: u64,
-    /// Who touched something of it meanwhile.
+    /// Threads that touched any of the memory during that time.
     pub threads: u64,
     /// Places that were touched.
     pub places: u64,
-    /// Those of them that several threads touched, none of them hardly ever.
+    /// Places that several threads touched, each of them often enough.
     pub common_places: u64,
-    /// What follows; `None` where it is not clear.
+    /// Kind of sharing. `None` if unclear.
     pub sharing: Option<Sharing>,
     /// Samples of the lines that were watched.
     pub samples: u64,
 }
 
 impl Watched {
-    /// Samples contradict places that several touch. A stop takes some ten microseconds, so what a thread touches all the time
-    /// and what it looks at once in a while (an array's length, a check of a pointer) stop it about as often.
+    /// Drops the result "true sharing" if samples contradict it. A watchpoint stop takes about ten
+    /// microseconds. Constantly used bytes and rarely read ones (an array's length, a pointer check)
+    /// therefore stop a thread about equally often.
     pub(super) fn doubt_common(&mut self) {
         self.sharing = self.sharing.filter(|sharing| *sharing == Sharing::False);
     }
@@ -35,7 +37,8 @@ impl Watched {
 /// How often each thread touched one place, in a nanosecond that it ran.
 type Rates = BTreeMap<ThreadId, f64>;
 
-/// What was seen of these lines, each with its samples; `None` where nothing was.
+/// Watchpoint results for these lines, each given with its samples. `None` if no watchpoint was hit by two
+/// threads.
 pub fn derive(trace: &Trace, process: ProcessId, lines: &[(u64, u64)]) -> Option<Watched> {
     let is_of = |row: &&WatchpointRow| trace.threads[row.thread.index()].process == process;
     let (mut places, mut watched) = (BTreeMap::<(u64, u32), Rates>::new(), Watched::default());
@@ -69,7 +72,8 @@ fn is_common(rates: &Rates) -> bool {
     all - most >= OTHERS_MIN * all
 }
 
-/// As of samples: common places say that it is shared; else at least two threads must have been seen at places of their own.
+/// Kind of sharing, by the same rule as for samples: common places mean true sharing. Otherwise at least two
+/// threads must have places of their own.
 fn sharing<'a>(places: impl Iterator<Item = &'a Rates> + Clone) -> Option<Sharing> {
     let sum = |rates: &'a Rates| rates.values().sum::<f64>();
     let all: f64 = places.clone().map(sum).sum();
