@@ -1,12 +1,12 @@
-//! What of allocating and freeing need not be done: told by how much memory there was at the most.
+//! The unnecessary part of allocating and freeing, estimated from the peak of memory.
 
 use holdup_events::recording::MemoryUse;
 use holdup_findings::analyse;
 use holdup_findings::finding::{Confidence, Finding};
 use holdup_testkit::check::trace_of_lanes;
 
-/// One thread that allocates and frees for 100 ms of 160, in functions that run for `own` of each 8 ms themselves. The command
-/// had `peak_bytes` of memory at the most; 0: not known.
+/// One thread that allocates and frees for 100 ms of 160, in functions with a self time of `own` per 8 ms.
+/// The command's peak of memory was `peak_bytes`. 0: not known.
 fn allocating(own: u64, peak_bytes: u64) -> Finding {
     let picture = format!(
         "@cpus 2\n@repeat 20\n@samples A 0..3 user start_thread;main;compare;malloc;_int_malloc\n\

@@ -1,4 +1,5 @@
-//! Threads that hand a lock round, and need a while from the wakeup to a run queue: a CPU was idle, or had to be told.
+//! Threads that pass a lock in a ring, with a delay from wakeup to run queue: the CPU was idle, or needed an
+//! interrupt.
 
 use holdup_events::event::WakeContext;
 use holdup_events::recording::Rung;
@@ -11,8 +12,8 @@ const THREADS: u32 = 3;
 const ROUNDS: u64 = 400;
 const TURN_NS: u64 = 20_000;
 
-/// In each turn of [`TURN_NS`] one thread holds the lock for `held_ns`, and gives it to the next; that one is on its way for
-/// the rest of the turn.
+/// In each turn of [`TURN_NS`] one thread holds the lock for `held_ns`, and passes it to the next one. The
+/// next thread is being woken for the rest of the turn.
 fn analysed(held_ns: u64) -> Analysis {
     let turns = ROUNDS * u64::from(THREADS);
     let end = Timestamp(turns * TURN_NS);

@@ -22,7 +22,8 @@ fn found(analysis: &Analysis) -> Option<&Finding> {
     analysis.findings.iter().find(|finding| finding.rule == "batch-straggler")
 }
 
-/// Three questions; two are answered soon, the third late; `after`: what A does then, before the next three, `meanwhile` B.
+/// Three requests: two get a quick response, the third a late one. `after` is A's activity after that, before
+/// the next three requests. `meanwhile` is B's.
 fn group(after: &str, meanwhile: &str) -> String {
     format!(
         "A  00000eee0ff0{}0{after}  holds p 0..1  holds u 2..3  holds x 4..5\n\

@@ -3,7 +3,7 @@
 use holdup_findings::{Confidence, Finding, analyse};
 use holdup_testkit::check::trace_of_lanes;
 
-/// B and C have both CPUs, and B the lock; A waits for it in `function`, and then goes on by itself.
+/// B and C use both CPUs, and B holds the lock. A waits for the lock in `function`, and continues alone.
 fn found(function: &str, rest: &str) -> Option<Finding> {
     let text = format!(
         "@cpus 2\n@s sleep\n@tick 10000000\n@stack m __libc_start_main_impl;main;board_apply;{function}\n\

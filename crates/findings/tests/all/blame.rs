@@ -36,7 +36,7 @@ fn name(trace: &Trace, end: &End) -> String {
     }
 }
 
-/// Who is blamed for all waits of a kind, with ticks.
+/// Blame for all waits of a kind, in ticks, by blamed thread.
 fn blamed(text: &str, kind: HoldKind) -> Vec<(String, u64)> {
     let (trace, analysis) = picture(text);
     let ends = analysis.derived.blame.ends_of(|subject| subject.kind() == kind);
@@ -99,7 +99,7 @@ fn what_nobody_ended_is_still_waiting() {
 
 #[test]
 fn two_that_wait_for_each_other_are_a_cycle() {
-    // As owner words tell it: A has n and wants m, B has m and wants n.
+    // As the owner words show: A holds n and waits for m, B holds m and waits for n.
     let (_, mut trace) = trace_of_lanes("@cpus 4\nA  0mmmmmmm\nB  1nnnnnnn\n");
     let tids: Vec<u32> = trace.threads.iter().map(|thread| thread.tid).collect();
     let of_lock =
@@ -204,7 +204,7 @@ fn blame_sums_to_waiting() {
     }
 }
 
-/// Blame for waits for locks, by lock, thread at the end, and what that did; and the same in truth.
+/// Blame for lock waits, by lock, thread at the end of the chain, and its class. Derived and true values.
 fn blamed_and_true(simulation: Simulation) -> [BTreeMap<(u64, u32, Class), u64>; 2] {
     let trace = assemble(simulation.events, simulation.manifest);
     let (timelines, roles) = (Timelines::derive(&trace), Roles::built_in(&trace));
@@ -228,7 +228,7 @@ fn blamed_and_true(simulation: Simulation) -> [BTreeMap<(u64, u32, Class), u64>;
     [blamed, simulation.truth.lock_blame_ns]
 }
 
-/// What is charged to others than in truth (ns), and all that is charged in truth.
+/// Time (ns) that is charged to wrong threads, and all time that is charged in truth.
 fn misplaced([blamed, truth]: &[BTreeMap<(u64, u32, Class), u64>; 2]) -> (u64, u64) {
     let missing = truth.iter().map(|(key, ns)| ns.saturating_sub(blamed.get(key).copied().unwrap_or(0)));
     (missing.sum(), truth.values().sum())
@@ -250,7 +250,7 @@ fn blame_for_locks_equals_the_truth() {
         }
     }
     let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
-    // Where a lock is no longer free by the time its heir comes, nothing tells when the other one took it.
+    // If the lock was taken before its designated heir arrived, no event shows when.
     println!(
         "misplaced {:.4}, where one may barge {:.4}",
         share(wrong, all),
@@ -259,7 +259,7 @@ fn blame_for_locks_equals_the_truth() {
     assert!(share(wrong, all) <= 0.001 && share(wrong_of_barging, all_of_barging) <= 0.08);
 }
 
-/// How many random programs; `HOLDUP_SEEDS` asks for more.
+/// Number of random programs. `HOLDUP_SEEDS` sets another number.
 fn seeds() -> u64 {
     let asked = std::env::var("HOLDUP_SEEDS").ok().and_then(|count| count.parse().ok());
     asked.unwrap_or(if std::env::var_os("HOLDUP_QUICK").is_some() { 40 } else { 200 })

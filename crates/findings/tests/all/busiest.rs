@@ -97,7 +97,7 @@ fn a_library_without_names_is_told_itself() {
     assert_eq!(found(&trace).as_deref(), Some("liblzma.so.5"));
 }
 
-/// A works for `work` of ten ticks, and sleeps; B is there all the time or not at all.
+/// A works for `work` of ten ticks, and sleeps. B runs all the time or not at all.
 fn computes(work: usize, beside: &str) -> Option<f64> {
     let (work, rest) = ("0".repeat(work), "s".repeat(10 - work));
     let picture =
@@ -118,7 +118,7 @@ fn a_program_computes_where_the_cpus_do_hardly_anything_else() {
     assert_eq!(computes(1, busy), None, "it sleeps while others have all the CPUs");
 }
 
-/// What is known of the work of a thread with such samples.
+/// The known work of a thread with such samples.
 fn known(samples: &str) -> Option<(String, f64)> {
     let (_, trace) = trace_of_lanes(&format!("@tick 1000000\n{samples}A  {}\n", "0".repeat(100)));
     analyse(&trace).derived.known_work.map(|known| (known.what, known.share))
@@ -166,7 +166,7 @@ fn where_work_has_the_cpus_less_of_it_is_advised_before_fewer_threads() {
     assert!(finding.advice.last().is_some_and(|last| last.starts_with("Use 2 threads")), "{finding:#?}");
 }
 
-/// Half of the rest goes by in the kernel; a hint is there that many threads queue.
+/// Half of the rest is spent in the kernel. Many queued threads are a hint.
 #[test]
 fn what_the_kernel_does_for_who_computes_is_part_of_it() {
     let computes = |kernel: usize| {

@@ -5,7 +5,7 @@ use holdup_events::{ProcessId, ThreadId};
 use holdup_findings::analyse;
 use holdup_testkit::check::{check_lanes, trace_of_lanes};
 
-/// One thread that is in write(2) most of the time; each picture counts 20,000 calls in its first second.
+/// One thread that spends most of its time in write(2). Each picture counts 20,000 calls in its first second.
 fn picture(io: &str, rest: &str) -> String {
     format!(
         "@cpus 2\n@repeat 500\n@samples A 0..6 1 main;put\n@samples A 6..8 user main\n{io}\n{rest}\nA  00000000\n"
@@ -72,7 +72,8 @@ fn a_storm_of_calls_that_go_with_tiny_ones_is_theirs() {
 
 #[test]
 fn with_calls_goes_what_makes_them() {
-    // Of each 8 ms 4 in the call, 2 in the library's function that makes it, and 2 in this one of the program.
+    // Per 8 ms: 4 in the call, 2 in the library function that makes it, and 2 in this function of the
+    // program.
     let gain = |place: &str| {
         let text = format!(
             "@cpus 2\n@repeat 500\n@samples A 0..4 1 main;put;core::write\n@samples A 4..6 user main;put;core::write\n\
@@ -80,10 +81,10 @@ fn with_calls_goes_what_makes_them() {
         );
         check_lanes(&text).findings[0].gain
     };
-    // Surely the library's; an eighth of the calls is left.
+    // The lower bound includes the library's time. An eighth of the calls is left.
     let beside = gain("main;work");
     assert!((0.5..0.68).contains(&beside.low) && (0.74..0.9).contains(&beside.high), "{beside:?}");
-    // At the most what else is in the function, which does little but call.
+    // The upper bound includes the rest of the function, which mostly calls.
     let around = gain("main;put");
     assert!((around.low - beside.low).abs() < 0.01 && around.high > 0.97, "{around:?} {beside:?}");
 }
@@ -108,7 +109,7 @@ fn status_poll_fires_on_clocks_and_is_silent_on_work() {
     check_lanes(&asking(11));
 }
 
-/// Closing descriptors that are not open: no buffer helps, and the finding says what the calls end with.
+/// Closing descriptors that are not open: no buffer helps, and the finding names the error.
 #[test]
 fn a_storm_of_calls_that_fail_says_so() {
     const CLOSE: u32 = 3;
@@ -145,7 +146,7 @@ fn fork_pause_names_who_forks() {
     );
 }
 
-/// Two processes fork: one seldom, for longest, the other often. What is told is the other's alone.
+/// Two processes fork: one rarely and for longest, the other often. Only the second one is reported.
 #[test]
 fn fork_pause_tells_of_the_process_that_waits_longest() {
     let (_, mut trace) = trace_of_lanes(
@@ -195,7 +196,7 @@ fn fork_pause_is_silent_where_nobody_forks() {
     );
 }
 
-/// Twenty sleeps, and so many calls of connect, of which so many fail.
+/// Twenty sleeps, and `calls` calls of connect, of which `failed` fail.
 fn sleeps_behind(calls: u64, failed: u64) -> Vec<String> {
     let (_, mut trace) = trace_of_lanes(&format!(
         "@cpus 2\n@tick 10000000\n@s sleep\n@repeat 20\n@io 0..200 A 42 {calls} 0 {failed}\nA  0sssssssss\n"

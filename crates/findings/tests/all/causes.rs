@@ -35,7 +35,7 @@ fn ping_pong_fires_where_one_waits_seldom_and_as_long() {
 
 #[test]
 fn handing_over_large_pieces_is_no_ping_pong() {
-    // 1 ms of work each time: a handover is nothing beside it.
+    // 1 ms of work each time. A handover costs little in comparison.
     check_lanes(
         "@cpus 2\n@tick 20000\n@c park\n@d pipe\n@repeat 120\n@silent wakeup-ping-pong\n\
          A  00000000000000000000ccccccccccccccccccccc  holds d 0..20\n\
@@ -65,7 +65,7 @@ fn one_that_waits_for_a_lock_before_it_answers_is_no_ping_pong() {
     );
 }
 
-/// They hand over little pieces, and wait for far longer for a lock that the other has.
+/// They pass small pieces of work, and wait much longer for each other's lock.
 #[test]
 fn those_who_wait_for_each_others_lock_are_no_ping_pong() {
     check_lanes(
@@ -89,7 +89,7 @@ fn cpu_throttled_fires_on_pauses_of_the_group() {
     assert!((0.32..=0.4).contains(&gain.low) && (0.4..=0.48).contains(&gain.high), "{gain:?}");
 }
 
-/// What the group may use is told where somebody looked.
+/// The group's limit is reported if it was read.
 #[test]
 fn cpu_throttled_says_how_much_may_be_used() {
     let (_, mut trace) = trace_of_lanes("@cpus 2\n@repeat 20\nA  000000tttt\nB  111111tttt\n");
@@ -162,7 +162,7 @@ fn a_peer_that_takes_its_time_is_no_delayed_ack() {
 
 #[test]
 fn thundering_herd_fires_where_all_but_one_sleep_again() {
-    // A wakes three each time; one has 80 µs of work, two have nothing to do.
+    // A wakes three threads each time. One has 80 µs of work, two have none.
     check_lanes(
         "@cpus 4\n@tick 5000\n@c park\n@repeat 200\n\
          A  00000000000000000000  holds c 0..20\n\
@@ -173,7 +173,8 @@ fn thundering_herd_fires_where_all_but_one_sleep_again() {
     );
 }
 
-/// Whom a runtime wakes for its tasks nobody can change; and a task may be as short as a look.
+/// Users cannot change which threads a runtime wakes for its tasks. A task may also be as short as an
+/// unsuccessful check.
 #[test]
 fn workers_of_a_runtime_that_carries_tasks_are_no_herd() {
     let herd = |stack: &str| {
@@ -205,7 +206,7 @@ fn a_herd_is_sure_where_nearly_all_wake_in_vain_all_the_time() {
     assert_eq!(confidence(&herd(200), "thundering-herd"), Some(Confidence::Medium));
 }
 
-/// More waits for `e` end in vain than for `c`; but of these most do, and of those few.
+/// More waits for `e` end in vain than for `c`. But most waits for `c` do, and few for `e`.
 #[test]
 fn a_herd_beside_a_busy_queue_is_told_alone() {
     let analysis = check_lanes(
@@ -306,7 +307,7 @@ fn pinned_together_fires_beside_an_idle_cpu() {
     assert!((0.5..=0.6).contains(&analysis.findings[0].gain.high), "{:#?}", analysis.findings[0].gain);
 }
 
-/// Two threads on one CPU of two, which might run on so many.
+/// Two threads on one of two CPUs. Their affinity mask has `cpus_allowed` CPUs.
 fn on_one_cpu(cpus_allowed: u32) -> holdup_findings::Analysis {
     let (_, mut trace) = trace_of_lanes("@cpus 2\n@repeat 30\nA  00rr00\nB  rr00rr\n");
     trace.threads.iter_mut().for_each(|thread| thread.cpus_allowed = cpus_allowed);
@@ -348,8 +349,8 @@ fn pool_starved_fires_where_all_workers_wait_in_the_middle_of_work() {
     assert!((starved.gain.high - 8.0 / 12.0).abs() < 0.03, "{starved:#?}");
 }
 
-/// Two workers ask a server until the work that M handed out is done, for which M waits. `answer` says when who asks `at` is
-/// answered, if the server has answered those before at `free`; all in ticks.
+/// Two workers send requests to a server until the work that M distributed is done. M waits for that.
+/// `answer` returns the tick of the response to a request at `at`, if the server is free from `free` on.
 fn pool_that_asks(answer: impl Fn(usize, usize, usize) -> usize) -> holdup_findings::Analysis {
     const TICKS: usize = 3000;
     let mut lanes = ["cc0".to_owned(), "cc1".to_owned()];
@@ -401,7 +402,7 @@ fn a_pool_with_an_idle_worker_is_not_starved() {
     );
 }
 
-/// Two threads that take turns of 5 ms; every wait ends by a timer. `file` is mapped as their program.
+/// Two threads that take turns of 5 ms. A timer ends every wait. `file` is mapped as their program.
 fn turns(file: &str) -> holdup_findings::Analysis {
     timed_turns(file, "A  ccccc00000\nB  11111ccccc\n")
 }
@@ -422,7 +423,7 @@ fn interpreter_lock_fires_where_pythons_threads_take_turns() {
     assert!((analysis.findings[0].gain.high - 0.5).abs() < 0.02, "{:#?}", analysis.findings[0].gain);
 }
 
-/// What one thread computes all the while takes as long without the lock.
+/// The work of a thread that computes all the time takes as long without the lock.
 #[test]
 fn interpreter_lock_says_of_whom_the_run_is_made() {
     let work = "@samples A 1..9 user main;collect\nA  c00000000\nB  1ccccc1pp\n";
@@ -443,7 +444,7 @@ fn turns_in_another_program_are_no_interpreter_lock() {
     assert!(analysis.findings.iter().all(|finding| finding.rule != "interpreter-lock"));
 }
 
-/// A parent that starts 40 children one after the other and waits for each; a tick is `tick_ns` long.
+/// A parent that starts 40 children one after another and waits for each. A tick has `tick_ns`.
 fn children(tick_ns: u64) -> holdup_findings::Analysis {
     let (_, mut trace) = trace_of_lanes(&format!(
         "@cpus 2\n@tick {tick_ns}\n@w child\n@repeat 40\nparent  0wwww\nchild   .1111  holds w 1..5\n"
@@ -463,7 +464,7 @@ fn subprocess_per_item_fires_on_many_short_children() {
     let analysis = children(1_000_000);
     let finding = analysis.findings.iter().find(|finding| finding.rule == "subprocess-per-item").unwrap();
     assert!(finding.subject.starts_with("40 short processes of parent"), "{finding:#?}");
-    // The parent waits for 0.8 of the run; what is unforeseen comes on top.
+    // The parent waits for 0.8 of the run. The margin for unforeseen effects is added.
     assert!((0.8..0.92).contains(&finding.gain.high), "{:#?}", finding.gain);
 }
 
@@ -529,7 +530,7 @@ fn child_wait_fires_where_long_children_come_one_after_the_other() {
     assert!((parent.side_by_side() - 1.0).abs() < 0.01, "{parent:?}");
 }
 
-/// A build tool that waits in poll for the pipes of so many children, one after the other.
+/// A build tool that waits in poll for the pipes of `children` children, one after another.
 fn polled(children: usize) -> Option<Confidence> {
     let life = 20;
     let mut lanes = format!("@cpus 2\n@w multiplex 271\ntool  {}\n", "w".repeat(life * children - 1) + "0");

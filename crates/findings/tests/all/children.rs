@@ -1,14 +1,14 @@
-//! What is a wait for children, and what only looks so.
+//! Waits for children, and waits that only resemble them.
 
 use holdup_events::tables::Process;
 use holdup_findings::analyse;
 use holdup_testkit::check::{confidence, trace_of_lanes};
 
-/// A parent that has started five children polls for what one of them, B, says.
+/// A parent with five children polls for the output of one of them, B.
 #[test]
 fn a_child_that_is_asked_again_and_again_is_no_piece_of_work() {
     let told = |how: &str| {
-        // B works for each answer; or only tells what it does, unasked.
+        // B works for each response, or only reports its progress without a request.
         let lanes = format!(
             "@cpus 4\n@repeat 20\n@q multiplex 232\n@p multiplex 232\n@s sleep\n@child B\n\
              A  0qqqqqqqqq  holds p 0..1\n\

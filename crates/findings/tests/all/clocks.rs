@@ -5,7 +5,7 @@ use holdup_testkit::check::{check_lanes, confidence};
 
 #[test]
 fn poll_loop_fires_where_all_wait_for_a_clock() {
-    // A hands work over and waits; B sees it when its clock wakes it, and answers.
+    // A hands work over and waits. B polls by its clock, and responds.
     let analysis = check_lanes(
         "@cpus 2\n@tick 100000\n@s sleep\n@c park\n@repeat 60\n\
          A  0ccccccccccccccccccc  holds s 0..1\n\
@@ -15,7 +15,8 @@ fn poll_loop_fires_where_all_wait_for_a_clock() {
     assert_eq!(confidence(&analysis, "poll-loop"), Some(Confidence::Medium), "{:#?}", analysis.findings);
 }
 
-/// A asks, and B, which polls for whatever comes, is there at once; it answers when its timers have run down.
+/// A sends a request. B, which polls for arbitrary descriptors, runs at once. It responds when its timers
+/// have expired.
 #[test]
 fn what_an_event_loop_sleeps_for_are_timers() {
     let lanes = |calls: &str| {
@@ -29,7 +30,7 @@ fn what_an_event_loop_sleeps_for_are_timers() {
     let finding = analysis.findings.iter().find(|finding| finding.rule == "poll-loop").unwrap();
     assert_eq!((finding.confidence, finding.gain.low), (Confidence::Low, 0.0), "{finding:#?}");
     assert!(finding.summary.iter().any(|line| line.contains("60 events ended such waits")), "{finding:#?}");
-    // Who sleeps meanwhile sees nothing that comes.
+    // A thread that sleeps in between does not see incoming requests.
     let analysis = check_lanes(&lanes("e1sssssss1sssssss11"));
     assert_eq!(confidence(&analysis, "poll-loop"), Some(Confidence::Medium), "{:#?}", analysis.findings);
 }
@@ -43,7 +44,7 @@ fn a_housekeeper_beside_real_work_is_no_poll_loop() {
     );
 }
 
-/// All wait for the disk, while clocks that nobody waits for go on.
+/// All threads wait for the disk, while timers expire for which no thread waits.
 #[test]
 fn a_housekeeper_of_which_nobody_waits_holds_nothing_up() {
     check_lanes(
@@ -53,7 +54,7 @@ fn a_housekeeper_of_which_nobody_waits_holds_nothing_up() {
     );
 }
 
-/// What it looks after has a lock, for which others wait now and then.
+/// The object of its checks has a lock, for which other threads wait at times.
 #[test]
 fn a_housekeeper_may_hold_a_lock_while_it_looks() {
     let (work, disk) = ("0".repeat(100), "d".repeat(240));
@@ -76,20 +77,20 @@ fn an_idle_server_with_a_clock_is_a_hint_at_most() {
     assert!(sure.is_none() || sure == Some(Confidence::Low), "{sure:?}");
 }
 
-/// Its own clock runs down ten times a second, and nothing comes meanwhile.
+/// Its own timer expires ten times a second, and no request arrives in between.
 #[test]
 fn an_event_loop_that_is_asked_nothing_holds_nothing_up() {
     check_lanes(
         "@cpus 2\n@tick 1000000\n@e multiplex 232\n@timeout e 100\n@repeat 20\n@silent oversleep\n@silent poll-loop\n\
          A  0eeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeee\n",
     );
-    // Nor does one beside it that looks after the machine.
+    // Nor does a monitoring loop that runs concurrently.
     check_lanes(
         "@cpus 2\n@tick 1000000\n@s sleep\n@e multiplex 232\n@timeout e 100\n@repeat 20\n@silent oversleep\n@silent poll-loop\n\
          A  0eeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeee\n\
          B  sssssssssssssssssssssssssssssssssssssssssssssssss1sssssssssssssssssssssssssssssssssssssssssssssssssss\n",
     );
-    // One at whose clock another waits for what it finds then.
+    // A loop with a timer, for whose result another thread waits.
     let analysis = check_lanes(
         "@cpus 2\n@tick 1000000\n@e multiplex 232\n@timeout e 99\n@c park\n@repeat 60\n\
          A  0ccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc0\n\
@@ -109,7 +110,7 @@ fn who_keeps_house_while_no_request_comes_holds_nothing_up() {
     ));
 }
 
-/// What one of a server's own processes waits for until a time is up is to be done again then, and nobody waits for it.
+/// A server's own process repeats its work by timeout, and no thread waits for it.
 #[test]
 fn a_runtimes_thread_that_looks_after_it_does_not_sleep_for_the_program() {
     let sleeps = |begins_with: &str| {
@@ -173,13 +174,13 @@ fn a_few_long_sleeps_that_are_most_of_the_run_are_a_hint() {
         "@cpus 2\n@tick 100000000\n@s sleep\n@repeat 3\n@silent all\n\
          A  00sss00000000000000000\n",
     );
-    // Event loops that look now and then whether they are to end, while nobody asks them anything.
+    // Event loops that check periodically whether to exit, without any requests.
     check_lanes(
         "@cpus 2\n@tick 100000000\n@e multiplex 232\n@timeout e 10\n@repeat 3\n@silent oversleep\n\
          A  0eeeeeeeeee0eeeeeeeeee0\n\
          B  eeeee0eeeeeeeeee0eeeeee\n",
     );
-    // The same beside a thread that waits for requests, of which none comes.
+    // The same with a thread that waits for requests, of which none arrives.
     check_lanes(
         "@cpus 2\n@tick 100000000\n@s sleep\n@e multiplex\n@repeat 3\n@silent oversleep\n\
          A  00sssssssssssssssssss0\n\

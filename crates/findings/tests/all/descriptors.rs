@@ -1,5 +1,5 @@
-//! The built-in descriptors against names recorded from real binaries (`fixtures/symbols`), so that a renamed
-//! function is noticed, and their rules against stacks made of such names.
+//! Matches the built-in descriptors against names recorded from real binaries (`fixtures/symbols`), so that a
+//! renamed function is noticed. Matches their rules against stacks made of such names.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -62,7 +62,7 @@ fn record(runtime: &Runtime, names: &[String]) -> String {
 #[test]
 fn every_pattern_is_in_the_recorded_names_or_said_not_to_be() {
     for runtime in Descriptors::built_in().runtimes() {
-        // HOLDUP_NAMES=FOLDER/ with NAME.txt, all names of a binary as `nm -C` gives them: records them anew.
+        // HOLDUP_NAMES=FOLDER/ with NAME.txt, all names of a binary from `nm -C`: records them again.
         if let Ok(folder) = std::env::var("HOLDUP_NAMES") {
             let Ok(text) = std::fs::read_to_string(format!("{folder}/{}.txt", runtime.name)) else {
                 continue;
@@ -111,7 +111,7 @@ fn every_descriptor_recognises_its_runtime_by_the_recorded_names() {
     }
 }
 
-/// Many names stayed from version to version: what tells that a runtime is there must be of that one alone.
+/// Many names stayed the same between versions. The marks of a runtime must exist in that version only.
 #[test]
 fn ocaml_4_is_not_taken_for_5() {
     let known =

@@ -3,7 +3,7 @@
 use holdup_findings::analyse;
 use holdup_testkit::check::trace_of_lanes;
 
-/// What may be gained at the most without a lock under which A works for eight ticks of ten, and B, in that function, for two.
+/// The upper bound without a lock. A works under it for eight of ten ticks, and B, in `function`, for two.
 fn most(function: &str) -> f64 {
     let (_, trace) = trace_of_lanes(&format!(
         "@cpus 2\n@repeat 40\n@samples A 0..8 user main;scale\n@samples B 8..10 user main;{function}\n\
@@ -19,6 +19,6 @@ fn most(function: &str) -> f64 {
 fn who_takes_pieces_of_one_job_in_turn_would_share_it_evenly() {
     let (one_job, two_jobs) = (most("scale"), most("log"));
     assert!((0.45..0.6).contains(&one_job), "{one_job}");
-    // Who does something else has but that to do: the other's eight ticks remain.
+    // A thread with another job has only its own work. The other thread's eight ticks remain.
     assert!((0.15..0.3).contains(&two_jobs), "{two_jobs}");
 }

@@ -1,4 +1,5 @@
-//! Forecasts of programs whose threads go on until they are told to stop, and of the moments at which threads are made, on pictures.
+//! Forecasts, on pictures, of programs whose threads run until they are stopped, and of the times at which
+//! threads are started.
 
 use holdup_events::{ThreadId, Timestamp, Trace};
 use holdup_findings::derive::class::Class;
@@ -9,9 +10,9 @@ use holdup_findings::derive::timelines::Timelines;
 use holdup_testkit::check::trace_of_lanes;
 use holdup_testkit::{assemble, drawing, lanes};
 
-/// What there is to say of a picture without the lock that most is waited for.
+/// The forecast for a picture without its most contended lock.
 struct Answer {
-    /// How many threads go on until they are told, and how many more until a timer ends.
+    /// Numbers of threads that run until they are stopped, and of those that run until a timer expires.
     told: (usize, usize),
     forecast: Forecast,
 }
@@ -34,8 +35,8 @@ fn answer(trace: &Trace) -> Answer {
     }
 }
 
-/// A cleaner that has the lock most of the time, and a forwarder that has its packets to forward; the one that started both
-/// waits for the forwarder's end, and then for the cleaner's. Their functions are given.
+/// A cleaner that holds the lock most of the time, and a forwarder with packets to forward. The thread that
+/// started both waits for the forwarder's exit, then for the cleaner's. Their functions are parameters.
 fn cleaner_and_forwarder(cleans: &str, forwards: &str) -> String {
     format!(
         "@cpus 3\n\
@@ -60,7 +61,7 @@ fn who_cleans_up_until_it_is_told_to_stop_does_not_hold_up_the_end() {
     assert!((118.0..=132.0).contains(&ms), "{ms} ms");
 }
 
-/// A runtime waits for the ends of its threads in its own way: its functions tell.
+/// A runtime waits for its threads' exits in its own way, which its functions show.
 #[test]
 fn a_runtimes_threads_are_told_to_stop_as_well() {
     let by_kernel = cleaner_and_forwarder("clean", "forward");
@@ -81,7 +82,7 @@ fn who_does_the_same_work_as_who_is_waited_for_has_it_to_do() {
     let answer = without_lock(&cleaner_and_forwarder("work", "work"));
     assert_eq!(answer.told, (0, 0));
     assert!(answer.forecast.wall_ns > 290_000_000, "{} ns", answer.forecast.wall_ns);
-    // Nor is it known of who was not seen.
+    // Nor is it known for threads without samples.
     let unseen = cleaner_and_forwarder("clean", "forward").replace("@samples cleaner", "# ");
     assert_eq!(without_lock(&unseen).told, (0, 0));
 }
@@ -103,7 +104,8 @@ fn the_disk_ties_nobody_to_whom_the_kernel_let_it_answer_by() {
     assert_eq!(answered("@s park"), (0, 0));
 }
 
-/// Two threads that queue for a lock; who started them sleeps for `sleeps` ms, and waits for their ends, which come after 240.
+/// Two threads that queue for a lock. Their starter sleeps for `sleeps` ms, and waits for their exits, which
+/// come after 240.
 fn contenders(sleeps: usize) -> String {
     format!(
         "@cpus 3\n\
@@ -169,7 +171,7 @@ fn who_is_made_just_before_its_maker_waits_is_made_though_the_wait_seems_to_come
     assert!((forecast.unchanged - 1.0).abs() < 0.01, "{forecast:?}");
 }
 
-/// How long (ticks) a run takes without its sleeps: if locks are taken in the recorded order, and by who comes first.
+/// Length (ticks) of a run without its sleeps: with locks in the recorded order, and in order of arrival.
 fn sleepless(picture: &str) -> [f64; 2] {
     without(picture, &[Class::Sleep])
 }
@@ -188,7 +190,7 @@ fn without(picture: &str, classes: &[Class]) -> [f64; 2] {
     forecast(facts, &changes, &unchanged).by_grants.map(|ns| ns / 1e6)
 }
 
-/// B gets a lock from A, and gives it to A 19 ticks later; by who comes first.
+/// B gets a lock from A, and gives it to A 19 ticks later. In order of arrival.
 fn without_sleeps(reason: &str) -> f64 {
     let picture = format!(
         "@cpus 2\n@m {reason}\n@s sleep\nA  000{}00m{}  holds m 0..2\nB  1m{}  holds m 20..21\n",
@@ -221,7 +223,7 @@ fn who_met_another_inside_the_kernel_for_a_moment_does_not_keep_up_with_it_in_an
     };
     let [recorded, _] = sleepless(&picture("mmap-lock"));
     assert!((29.0..=31.0).contains(&recorded), "{recorded}");
-    // A lock of the program's own is had in the order that was recorded.
+    // A lock of the program itself is taken in the recorded order.
     let [recorded, _] = sleepless(&picture("lock"));
     assert!((37.0..=39.0).contains(&recorded), "{recorded}");
 }

@@ -1,6 +1,7 @@
-//! Off-CPU time by stack from a fair sample of stacks: as near to the truth as its stated error says.
+//! Off-CPU time by stack from a random sample of stacks: its deviation from the truth agrees with its stated
+//! error.
 //!
-//! The truth is the same recording with every stack, so nothing but the drawing of stacks is between the two.
+//! The truth is the same recording with every stack. So the sampling of stacks is the only difference.
 
 use holdup_events::tables::{Frame, FrameKind, SliceRow, Slices, StackRow, Stacks, ThreadState};
 use holdup_events::{FrameId, StackId, ThreadId, Timestamp, Trace};
@@ -29,7 +30,8 @@ fn waits(random: &mut Random) -> Vec<Wait> {
     (0..SLICES).map(|_| wait(random)).collect()
 }
 
-/// A recording of two threads with these waits; `draw` says whether a stack was taken, and with which probability.
+/// A recording of two threads with these waits. `draw` returns whether a stack was recorded, and the sampling
+/// interval.
 fn recorded(waits: &[Vec<Wait>; 2], draw: &mut dyn FnMut() -> (bool, u16)) -> Trace {
     let (_, mut trace) = trace_of_lanes("A 0mm0\nB 1mm1\n");
     let function = |number| Frame {
@@ -96,7 +98,7 @@ fn are_within_their_stated_error_nineteen_times_of_twenty() {
             all += 1;
             if error == 0 {
                 assert_eq!(estimate, 0, "seed {seed}: an estimate without an error");
-                continue; // none of its stacks was drawn: that counts against the estimates
+                continue; // none of its stacks was sampled, which counts against the estimates
             }
             let sigma = truth.abs_diff(estimate) as f64 / error as f64;
             (inside, seen, sigmas) = (inside + u32::from(sigma <= 1.0), seen + 1, sigmas + sigma * sigma);

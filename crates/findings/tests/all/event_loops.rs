@@ -7,7 +7,7 @@ use holdup_findings::finding::{Confidence, Finding};
 use holdup_findings::{analyse, derive};
 use holdup_testkit::check::trace_of_lanes;
 
-/// A server that polls: short requests, then 30 ms in which `long` says what is sampled. Other programs end its polls.
+/// A server that polls: short requests, then 30 ms with the samples of `long`. Other programs end its polls.
 fn server(long: &str) -> Trace {
     let (_, mut trace) = trace_of_lanes(&format!(
         "@cpus 2\n@repeat 30\n@p multiplex\n@stack p main;serve;epoll_wait\n\
@@ -22,7 +22,7 @@ fn server(long: &str) -> Trace {
     trace
 }
 
-/// Syscalls were counted for 5 ms of the first four long turns, with so many polls in each.
+/// Syscalls were counted for 5 ms of the first four long turns, with `polls` polls in each.
 fn count_polls(trace: &mut Trace, polls: u64) {
     let (process, start) = (Some(trace.threads[0].process), trace.start());
     let window = |turn: u64| SyscallRow {

@@ -1,4 +1,4 @@
-//! What forks of a large process take, beside the waits for its lock.
+//! Cost of forks of a large process, in addition to the waits for its lock.
 
 use holdup_events::tables::FrameKind;
 use holdup_findings::{Finding, analyse};
@@ -8,8 +8,8 @@ const CLONE: i32 = 56;
 const EXECVE: i32 = 59;
 const KERNEL: [&str; 3] = ["dup_mmap", "exit_mmap", "load_elf_binary"];
 
-/// F forks, and then waits for the child; A wants memory meanwhile. `made` and `dropped` are the kernel's functions that F is
-/// in while it forks, and C before it begins another program.
+/// F forks, and then waits for the child. A allocates memory during that time. `made` and `dropped` are
+/// kernel functions: F is in the first while it forks, and C in the second before exec.
 fn forking(made: &str, dropped: &str) -> Finding {
     let picture = format!(
         "@cpus 3\n@m mmap-lock\n@v child\n@child C\n@repeat 20\n\

@@ -1,4 +1,4 @@
-//! Threads that wait for one of a few things that others of them have, and what only looks so.
+//! Threads that wait for one of a few pool items held by other threads, and waits that only resemble these.
 
 use std::collections::VecDeque;
 use std::fmt::Write;
@@ -41,19 +41,20 @@ impl Picture {
     }
 }
 
-/// Six threads with two things: who has one runs, asks somebody outside for some ticks, runs, and gives it to whoever waits longest.
+/// Six threads with two items. The holder of an item runs, waits for an external response for some ticks,
+/// runs, and gives the item to the longest waiter.
 fn pool() -> Picture {
     const THREADS: usize = 6;
     const TICKS: usize = 600;
     let (mut picture, mut chance) = (Picture::new(THREADS), Chance(1));
     let mut waiting: VecDeque<usize> = (0..THREADS).collect();
-    // Who has one, and when it gives it back.
+    // The holders of items, and when they give them back.
     let mut has: Vec<(usize, usize, usize)> = Vec::new();
     for tick in 0..TICKS {
         while has.len() < 2 {
             let thread = waiting.pop_front().expect("there are more threads than things");
             let mut until = tick + 4 + chance.below(6) as usize;
-            // One at a time, so that it is known who let whom go.
+            // One at a time, so that each release has one waiter.
             until += usize::from(has.iter().any(|(_, _, other)| *other == until));
             has.push((thread, tick, until));
         }
@@ -82,7 +83,7 @@ fn a_pool_that_is_too_small_is_told_with_what_its_things_are_kept_for() {
     );
     let said = finding.summary.join(" ");
     assert!(said.contains("one of 2 things") && said.contains("in Bank.ask for 9"), "{said}");
-    // With six things all is done in a third of the time.
+    // With six items the run takes a third of the time.
     assert!((0.55..0.75).contains(&finding.gain.high), "{:?}", finding.gain);
     assert!(finding.gain.low < finding.gain.high, "{:?}", finding.gain);
 }
@@ -120,7 +121,7 @@ fn workers_that_make_work_for_each_other_are_now_many_and_now_few() {
         for (thread, left) in busy.iter().enumerate() {
             picture.rows[thread].push(if *left > 0 { (b'0' + thread as u8) as char } else { 'p' });
         }
-        // Within a wave each task makes two; then they end, but for one.
+        // Within a wave each task creates two. Then all but one end.
         let grows = tick / 20 % 2 == 0;
         let idle = (0..THREADS).find(|thread| busy[*thread] == 0);
         let giver = (0..THREADS).filter(|thread| busy[*thread] > 0).nth(chance.below(2) as usize);

@@ -1,4 +1,4 @@
-//! What is seen at a glance is what the whole analysis says.
+//! The glance equals the figures of the whole analysis.
 
 use holdup_events::tables::*;
 use holdup_events::{

@@ -1,4 +1,5 @@
-//! Words that threads wait on in functions which serve as lock and as signal alike: who ends the waits tells which it is.
+//! Words on which threads wait in functions that serve as lock and as signal. The thread that ends the waits
+//! shows which one it is.
 
 use holdup_events::event::WakeContext;
 use holdup_events::tables::*;
@@ -118,7 +119,7 @@ fn waited(waiter: u32, from: u64, to: u64, waker: u32) -> Waited {
 
 #[test]
 fn what_threads_hand_to_each_other_is_a_lock_with_its_holder() {
-    // The first to have it never waited before; from then on each lets it go for the next.
+    // The first holder never waited before. From then on each holder releases it for the next one.
     let waits = [waited(1, 1, 2, 0), waited(0, 3, 4, 1), waited(1, 5, 6, 0), waited(0, 7, 8, 1)];
     let (locks, lock_ns, work_ns) = told(&trace(2, &waits));
     assert_eq!((lock_ns, work_ns), (400, 0));
@@ -144,8 +145,8 @@ fn every_second_handing_on_is_no_lock() {
     assert_eq!((locks.len(), lock_ns), (0, 0));
 }
 
-/// Inside pthread_cond_wait a thread may wait for the mutex again. Without debug symbols the function's name is all that its stack
-/// says; the futex word tells the mutex from the condition variable.
+/// Inside pthread_cond_wait a thread may wait for the mutex again. Without debug symbols the stack has only
+/// this function's name. The futex word distinguishes the mutex from the condition variable.
 #[test]
 fn a_condition_variable_is_no_lock_but_its_mutex_is() {
     let classes = |letter: &str, stack: &str| {
@@ -161,7 +162,7 @@ fn a_condition_variable_is_no_lock_but_its_mutex_is() {
     let glibc = "__libc_start_call_main;worker;pthread_cond_wait";
     assert_eq!(classes("m", glibc), [true, false], "the mutex");
     assert_eq!(classes("c", glibc), [false, true], "the condition variable");
-    // musl's own word says what a lock's says.
+    // musl's word has the value of a lock's word.
     assert_eq!(classes("m", "main;worker;pthread_cond_wait;__timedwait_cp"), [false, true], "musl");
 }
 
@@ -193,7 +194,7 @@ fn a_semaphore_without_symbols_is_a_lock_where_its_holders_release_it() {
     // The program's own wait: its innermost function has a name.
     let (names, work_ns) = locks("park", "__libc_start_call_main;libc.so.6+0x88ef0;worker;syscall", holders);
     assert!(names.is_empty() && work_ns > 0, "{names:?}");
-    // The word itself says that it is a lock: a mutex whose functions have no name.
+    // The word itself identifies a lock: a mutex whose functions have no name.
     let (names, _) = locks("lock", nameless, holders);
     assert!(names.len() == 1 && !names[0].contains("semaphore"), "{names:?}");
     // A thread that never waits releases it: a signal.

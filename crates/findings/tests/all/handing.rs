@@ -6,7 +6,7 @@ use holdup_findings::charge::Charge;
 use holdup_findings::derive::handing::Handing;
 use holdup_testkit::check::trace_of_lanes;
 
-/// Of a pair that hands to and fro, each sampled in `call` while it runs, asleep on `stack`.
+/// The handing of a pair that exchanges work, each sampled in `call` while it runs, asleep on `stack`.
 fn of_a_pair(call: &str, stack: &str) -> Handing {
     let (_, trace) = trace_of_lanes(&format!(
         "@cpus 2\n@c park\n@d park\n@repeat 20\n@stack c {stack}\n@stack d {stack}\n\
@@ -40,7 +40,7 @@ fn who_works_or_sends_messages_does_not() {
     }
 }
 
-/// They look for tasks, and wake each other for these.
+/// They search for tasks, and wake each other for these.
 #[test]
 fn a_runtimes_workers_do_not() {
     let idle = "runtime.mcall;runtime.schedule;runtime.findRunnable;runtime.stopm;runtime.futexsleep";

@@ -1,10 +1,11 @@
-//! Threads that hand small pieces to each other, more than two of them: who belongs together, and who does not.
+//! Groups of more than two threads that pass small pieces of work to each other.
 
 use holdup_events::ProcessId;
 use holdup_findings::{Confidence, analyse};
 use holdup_testkit::check::{check_lanes, confidence, trace_of_lanes};
 
-/// A wakes B, B wakes C, C wakes A: each works 10 µs, and takes 20 µs from its wakeup on to run. The last waits of B and C nobody ends.
+/// A wakes B, B wakes C, C wakes A. Each works 10 µs, and takes 20 µs from its wakeup to run. The last waits
+/// of B and C do not end.
 #[test]
 fn a_ring_of_three_hands_over() {
     let analysis = check_lanes(
@@ -78,7 +79,7 @@ fn a_ring_with_large_pieces_is_silent() {
     );
 }
 
-/// Two clients, processes of one name, each with a thread of its own in the server: what they ask is one cause.
+/// Two clients, processes of one name, each with its own thread in the server. Their requests are one cause.
 #[test]
 fn pairs_of_one_server_are_told_together() {
     let pairs =
@@ -125,7 +126,8 @@ fn whose_pairs_they_are_does_not_depend_on_who_was_born_first() {
     assert!(of_rule.len() == 1 && of_rule[0].summary[0].contains("in 2 pairs"), "{of_rule:#?}");
 }
 
-/// What several processes ask one piece by piece costs what that one runs to answer, too, and what each runs in the library by which it asks.
+/// The cost of requests from several processes to one includes the server's time to respond. It also includes
+/// each client's time in the library that sends the requests.
 #[test]
 fn what_is_run_to_ask_and_to_answer_goes_with_the_asking() {
     let (_, mut trace) = trace_of_lanes(
@@ -167,7 +169,7 @@ fn of_a_pair_that_speaks_over_the_network_the_one_that_asks_is_told() {
     };
     let apart = "@child S\n@child A\n";
     assert_eq!(told("multiplex 7", apart), (true, true));
-    // Of two threads of one program, or by a pipe, nobody is known to ask.
+    // For two threads of one program, or with a pipe, no client is known.
     assert_eq!(told("multiplex 7", ""), (false, false));
     assert_eq!(told("pipe 0", apart), (false, false));
 }

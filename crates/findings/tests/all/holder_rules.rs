@@ -1,5 +1,5 @@
-//! Rules on what the holder of a lock does while others wait for it, on pictures; and which finding is told as
-//! another one's symptom.
+//! Rules about the holder of a lock while other threads wait for it, on pictures. Also which finding is
+//! reported as another one's symptom.
 
 use holdup_events::tables::{Slice, ThreadState};
 use holdup_events::{ThreadId, WaitReason};
@@ -49,7 +49,8 @@ fn a_preempted_holder_costs_as_much_where_other_programs_have_the_other_cpus() {
          ~other 111111111...\n",
     );
     let finding = analysis.findings.iter().find(|finding| finding.rule == "preempted-lock-holder").unwrap();
-    // The holder keeps its CPU, and hands it on with the lock: six of twelve ticks, with the other program beside them.
+    // The holder keeps its CPU, and passes the CPU with the lock: six of twelve ticks, while the other
+    // program runs.
     assert!(finding.gain.low >= 0.4, "{:#?}", finding.gain);
     assert!((finding.gain.high - 0.5).abs() < 0.01, "{:#?}", finding.gain);
 }
@@ -70,8 +71,8 @@ fn a_lock_on_a_file_is_one_lock_for_all_processes() {
     assert!(known as f64 > 0.9 * locks[0].wait_ns as f64, "{locks:#?}");
 }
 
-/// What is kept of two findings: that threads wait for a lock (as `rule` tells it of the waits of `who`), and that the holder of the
-/// lock for which B waits had no CPU meanwhile.
+/// The kept ones of two findings. One is the lock wait (reported by `rule` for the waits of `who`). The other
+/// is that the holder of B's lock was runnable during that time.
 fn kept_of(rule: &'static str, who: &str) -> Vec<&'static str> {
     let (_, trace) = trace_of_lanes(
         "@cpus 3\n@n lock\n@repeat 5\nA  0rrrrrrrr0m\nB  1111111mmm1\nC  nnnnnnnnn2n\n~hog  .00000000..\n",
@@ -101,7 +102,7 @@ fn kept_of(rule: &'static str, who: &str) -> Vec<&'static str> {
 fn who_waits_in_turn_would_wait_though_the_holder_kept_its_cpu() {
     // The holder's own queueing is most of what the finding charges.
     assert_eq!(kept_of("interpreter-lock", "B"), ["interpreter-lock"]);
-    // Of a lock without turns it is the cause.
+    // For a lock without turns it is the cause.
     assert_eq!(kept_of("lock-contention", "B").first(), Some(&"preempted-lock-holder"));
     // Another lock is another matter.
     assert_eq!(kept_of("interpreter-lock", "C"), ["preempted-lock-holder", "interpreter-lock"]);
@@ -118,8 +119,8 @@ fn priority_inversion_names_the_thread_that_runs_instead() {
     );
 }
 
-/// A holder that hardly gets a CPU beside two threads that compute and never take the lock; one waits for it. `rest` is what these
-/// two do while the others do not want the CPU.
+/// A holder that hardly gets a CPU because of two computing threads that never take the lock. One thread
+/// waits for it. `rest` is the activity of these two while the others do not need the CPU.
 fn holder_beside_work(ticks: usize) -> String {
     let (queues, waits, runs, other) =
         ("r".repeat(ticks), "m".repeat(ticks), "0".repeat(ticks), "1".repeat(ticks));
@@ -154,7 +155,7 @@ fn who_waits_behind_a_starved_holder_is_held_up_though_no_cpu_is_idle() {
 
 #[test]
 fn where_those_who_need_the_lock_are_the_work_a_busy_machine_is_no_inversion() {
-    // The same, but what they run is a fifth of it all: who goes first takes it from another.
+    // The same, but they run for a fifth of the time. The first to run takes it from another.
     let analysis = check_lanes(&holder_beside_work(8));
     assert_eq!(confidence(&analysis, "preempted-lock-holder"), None, "{:#?}", analysis.findings);
 }
@@ -167,7 +168,7 @@ fn losing_the_cpu_without_a_lock_is_not_a_preempted_holder() {
          B     111111111111\n\
          ~hog  ..000000....\n",
     );
-    // Others wait for a lock meanwhile, but for one that a running thread has.
+    // Other threads wait for a lock during that time, but for one that a running thread holds.
     check_lanes(
         "@cpus 3\n@repeat 20\n@silent preempted-lock-holder\n\
          A     00rrrrrr0000\n\
@@ -213,7 +214,7 @@ fn lock_convoy_fires_where_waking_takes_the_time() {
          B  mr1mmm  holds m 2..3\n\
          C  mmmr0m  holds m 4..5\n",
     );
-    // Without arriving three of six ticks are left; without the lock two CPUs have three ticks of work.
+    // Without late arrivals three of six ticks are left. Without the lock two CPUs have three ticks of work.
     let gain = analysis.findings[0].gain;
     assert!((0.4..0.5).contains(&gain.low) && (gain.high - 0.75).abs() < 0.02, "{gain:#?}");
 }
@@ -268,7 +269,7 @@ fn a_holder_that_is_off_its_cpu_for_a_part_is_a_part_of_the_contention() {
 
 #[test]
 fn threads_that_wait_for_each_other_in_a_circle_are_told_so() {
-    // Most of the time A has n and wants m, and B the other way round; then somebody gives up.
+    // Most of the time A holds n and waits for m, and B the reverse. Then one of them gives up.
     let (_, mut trace) = trace_of_lanes("@cpus 4\n@repeat 20\nA  0mmmmmmm0\nB  1nnnnnnn1\n");
     let tids: Vec<u32> = trace.threads.iter().map(|thread| thread.tid).collect();
     for (waiter, other) in [(0, 1), (1, 0)] {
@@ -283,7 +284,7 @@ fn threads_that_wait_for_each_other_in_a_circle_are_told_so() {
     assert!(found.advice[0].contains("in the same order"), "{found:#?}");
 }
 
-/// Who waits for a library's lock cannot hold it for less time: what else there is its descriptor says.
+/// A user cannot shorten the hold time of a library's lock. The library's descriptor has other advice.
 #[test]
 fn a_librarys_lock_has_advice_of_its_own() {
     let advice = |stack: &str| {
@@ -329,7 +330,7 @@ fn so_has_a_librarys_lock_whose_holder_is_blocked() {
     assert!(advice("my_lock")[0].starts_with("Release the lock"));
 }
 
-/// Of PostgreSQL's heavyweight locks the caller says which kind it is, and each has its own remedy.
+/// For PostgreSQL's heavyweight locks the caller shows the kind, and each kind has its own remedy.
 #[test]
 fn a_heavyweight_lock_of_postgresql_is_named_by_its_kind() {
     let lock = |caller: &str| {

@@ -1,4 +1,4 @@
-//! Holders on pictures: who had what each blocked thread waited for, and what it did meanwhile.
+//! Holders on pictures: the holder of each awaited object, and its activity during the wait.
 
 use holdup_events::{ThreadId, Timestamp, Trace};
 use holdup_findings::derive::holders::meanwhile::{Activity, between};
@@ -40,7 +40,7 @@ impl Picture {
         waits.map(|hold| (hold.kind, self.name(hold.holder), hold.basis)).collect()
     }
 
-    /// Who had it in each tick of a thread's first wait.
+    /// The holder in each tick of a thread's first wait.
     fn held(&self, name: &str) -> String {
         let thread = self.thread(name);
         let hold = self.holders.of(thread).next().expect("it waits");
@@ -52,7 +52,7 @@ impl Picture {
         pieces.iter().map(ticks).collect()
     }
 
-    /// What a thread does in each of some ticks.
+    /// A thread's activity in each of some ticks.
     fn does(&self, name: &str, ticks: std::ops::Range<u64>) -> Vec<Activity> {
         let at = |tick| Timestamp(START_NS + tick * TICK_NS);
         let facts = (&self.trace, &self.holders);
@@ -150,7 +150,7 @@ fn what_the_holder_did_meanwhile() {
 
 #[test]
 fn the_same_call_woke_two_and_one_found_nothing() {
-    // Both are woken at tick 4; A runs for a moment and waits again.
+    // Both are woken at tick 4. A runs briefly and waits again.
     let picture = picture(
         "@cpus 4\n@tick 5000\n@c park\n\
          A  0ccc0ccc0\n\

@@ -1,9 +1,10 @@
-//! What a program keeps back from a peer until a time is up, on pictures.
+//! Data that a program delays for a peer until a timeout, on pictures.
 
 use holdup_findings::{Confidence, Finding, analyse};
 use holdup_testkit::check::trace_of_lanes;
 
-/// A speaks to B, another process, of which each waits for the other and A for a clock, too: the finding that says so.
+/// The finding if A exchanges messages with B, another process. Each waits for the other, and A also waits
+/// for a clock.
 fn found(lanes: &str) -> Option<Finding> {
     let waits = "@s sleep\n@p multiplex 232\n@q multiplex 232\n@e multiplex 232\n";
     let (_, trace) = trace_of_lanes(&format!("@cpus 2\n@repeat 20\n{waits}@child B\n{lanes}"));

@@ -1,4 +1,4 @@
-//! Sleeps of code of which a descriptor knows what it waits for.
+//! Sleeps of code whose awaited event a descriptor knows.
 
 use holdup_findings::{Confidence, Finding, analyse};
 use holdup_testkit::check::trace_of_lanes;
@@ -28,7 +28,7 @@ fn who_sleeps_for_a_database_is_told_so() {
     );
 }
 
-/// Of a library without the names of its inner functions less is sure.
+/// For a library without names of inner functions, the confidence is lower.
 #[test]
 fn who_sleeps_in_a_statement_is_told_as_far_as_is_known() {
     let finding = told("oversleep", "main;work;sqlite3_step;usleep", "A  00ssss\n");

@@ -59,7 +59,8 @@ fn serial_section_names_the_lone_thread_and_its_function() {
          D  cccccccc33\n",
     );
     let gain = analysis.findings[0].gain;
-    // 0.8 of the run spread over four threads; at the least over as many as do three quarters of what three add.
+    // 0.8 of the run is spread over four threads. Lower bound: three quarters of the speed that three more
+    // threads add.
     assert!((0.44..0.55).contains(&gain.low) && (gain.high - 0.6).abs() < 0.01, "{gain:?}");
 }
 
@@ -92,7 +93,7 @@ fn threads_that_are_alone_by_short_turns_are_no_more_than_a_hint_of_a_serial_sec
 
 #[test]
 fn serial_section_is_silent_where_nobody_could_help() {
-    // One thread does all; the other only waits for its end.
+    // One thread does all the work. The other only waits for its exit.
     check_lanes(
         "@cpus 4\n@j join\n@repeat 20\n@silent all\n\
          A  jjjjjjjj\n\
@@ -114,7 +115,7 @@ fn serial_section_is_silent_where_nobody_could_help() {
 
 #[test]
 fn a_pool_that_waits_for_something_else_is_no_serial_section() {
-    // A computes alone; the pool waits for D, which waits for the network.
+    // A computes alone. The pool waits for D, which waits for the network.
     check_lanes(
         "@cpus 4\n@tick 100000\n@c park\n@n socket\n@repeat 20\n@silent serial-section\n\
          A  000000000000000000000000000000\n\
@@ -139,7 +140,8 @@ fn a_holder_at_the_disk_is_named_with_what_it_did() {
     assert!(finding.advice[0].contains("while holding it"), "{finding:?}");
 }
 
-/// Three that share one CPU, one of which waits for a lock; the first of them spins in some of its samples.
+/// Three threads share one CPU, and one of them waits for a lock. The first thread spins in some of its
+/// samples.
 fn three_on_one_cpu(first: &str) -> holdup_findings::Analysis {
     check_lanes(&format!(
         "@cpus 1\n@repeat 20\n\
@@ -215,14 +217,14 @@ fn the_recorder_is_no_neighbour_and_takes_no_part_of_what_one_costs() {
     trace.manifest.recorder_pid = holdup.expect("it");
     let (backup, others, less) = found(&trace).expect("a neighbour");
     assert!(backup && others == all / 4 && less < most / 3.0, "{others} {less} {most}");
-    // Nobody but the recorder took the CPU.
+    // Only the recorder took the CPU.
     let (_, mut trace) = trace_of_lanes(&picture.replace(".....0...", "........."));
     assert!(found(&trace).is_some());
     trace.manifest.recorder_pid = holdup.expect("it");
     assert_eq!(found(&trace), None);
 }
 
-/// Two threads that take turns on one CPU, because a stranger has the other one most of the time.
+/// Two threads that take turns on one CPU, because another program uses the other CPU most of the time.
 const DISPLACED: &str = "@cpus 2\n@repeat 20\n@silent oversubscription\n\
                          A       00rr00rr001100\n\
                          B       rr00rr00rr0011\n\
@@ -364,7 +366,7 @@ fn sync_per_item_fires_on_many_syncs() {
 
 #[test]
 fn syncs_of_batches_are_blocking_io() {
-    // As many syncs, but what is done between two of them takes longer than they do.
+    // The same number of syncs, but the work between two syncs takes longer than they do.
     check_lanes(
         "@cpus 2\n@d disk 75\n@repeat 30\n@silent sync-per-item\n\
          A  0000000000d\n\
@@ -421,7 +423,7 @@ fn a_few_long_reads_are_not_a_storm() {
          @samples A 0..20 0 main;load\n@samples A 20..30 user main;sum\n\
          A  000000000000000000000000000000\n",
     );
-    // Too few samples to tell.
+    // Too few samples for a finding.
     check_lanes(
         "@cpus 1\n@repeat 20\n@silent syscall-storm\n\
          @samples A 0..1 1 main;put\n@samples A 1..2 user main;put\n\
@@ -461,7 +463,8 @@ fn calls_that_were_counted_and_are_long_are_no_storm() {
 
 #[test]
 fn a_loss_makes_it_a_hint() {
-    // Of 160 ticks of waiting, 4 are not known: what A and B did as the loss began, up to their next record.
+    // Of 160 ticks of waiting, 4 are not known: the state of A and B from the start of the loss to their next
+    // record.
     let analysis = check_lanes(
         "@cpus 2\n@repeat 20\n@loss 0..40 100\n\
          A  0000mmmm\n\
@@ -484,7 +487,8 @@ fn spin_wait_names_the_loop_and_who_worked() {
     );
     let finding = &analysis.findings[0];
     assert_eq!(confidence(&analysis, "spin-wait"), Some(Confidence::High));
-    // Both may work side by side, but for what samples err; or one may wait for what the other does, and nothing is gained.
+    // Both may work in parallel, except for the sampling error. Or one waits for the other's work, and the
+    // gain is 0.
     assert!(finding.gain.low == 0.0 && (0.5..0.7).contains(&finding.gain.high), "{finding:?}");
     let spin = &analysis.derived.spins[0];
     assert_eq!(spin.meanwhile.worked.iter().map(|(_, times)| *times).collect::<Vec<_>>(), [80, 80]);
@@ -635,7 +639,7 @@ fn packing_counts_for_who_sends_and_holds_what_it_allocates() {
         \x20   ^^^^^^       encode-heavy holder=rate\n",
     );
     assert_eq!(confidence(&analysis, "encode-heavy"), Some(Confidence::Medium));
-    // Beside as much else it is a hint.
+    // With as much other work it is a hint.
     let analysis = check_lanes(
         "@cpus 2\n@repeat 20\n@samples A 0..2 user main;rate;v8::internal::ValueSerializer::WriteObject\n\
          @samples A 2..8 user main;parse\n\
@@ -657,7 +661,7 @@ fn a_little_packing_is_silent() {
 
 #[test]
 fn a_program_with_its_own_text_is_silent() {
-    // What it is called does not make it formatting, and without a C library nothing is.
+    // The function's name does not make it formatting, and without a C library there is none.
     check_lanes(
         "@cpus 2\n@repeat 20\n@silent format-heavy\n@silent copy-heavy\n@samples A 0..8 user main;format_report;copy_rows\n\
          A  00000000\n",
@@ -678,7 +682,7 @@ fn allocating_counts_for_who_asked_for_it() {
     assert!(advice[1].contains("run --allocs"), "{advice:?}");
 }
 
-/// A static binary: what the allocator calls is in it, beside the program's own functions.
+/// A static binary contains the allocator's callees next to the program's own functions.
 #[test]
 fn what_an_allocator_calls_itself_did_not_ask_for_it() {
     check_lanes(
@@ -691,7 +695,7 @@ fn what_an_allocator_calls_itself_did_not_ask_for_it() {
 
 #[test]
 fn a_little_allocating_and_a_pool_of_ones_own_are_silent() {
-    // The program's own pool is the program: what it is called makes no allocator of it.
+    // The program's own pool belongs to the program. Its name does not make it an allocator.
     check_lanes(
         "@cpus 2\n@repeat 40\n@silent allocation-hotspot\n\
          @samples A 0..1 user start_thread;main;compare;malloc;_int_malloc\n\

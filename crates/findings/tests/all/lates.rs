@@ -1,4 +1,5 @@
-//! Why the last to stop for a collection was late: one picture a cause, drawn in microseconds, and who is charged.
+//! Why the last thread to stop for a collection was late: one picture per cause, in microseconds, and the
+//! charged thread.
 
 use holdup_events::event::WakeContext;
 use holdup_events::recording::{Host, Manifest};
@@ -17,18 +18,18 @@ const A: ThreadId = ThreadId(0);
 const B: ThreadId = ThreadId(1);
 const OTHER: ThreadId = ThreadId(2);
 
-/// Waits for something to do; asleep; for a page.
+/// Waits: for work, asleep, for a page.
 const IDLE: u32 = 1;
 const ASLEEP: u32 = 2;
 const PAGE: u32 = 3;
 
-/// In `own_loop`; in the kernel's fault handler, for `toucher`.
+/// Stacks: in `own_loop`, and in the kernel's fault handler for `toucher`.
 const IN_LOOP: u32 = 1;
 const IN_FAULT: u32 = 3;
 
 use ThreadState::{Blocked, Preempted, Runnable, Running, Untracked};
 
-/// B's life, in microseconds; it comes to the barrier at 1400, 1000 after A asked.
+/// B's life, in microseconds. It arrives at the barrier at 1400, 1000 after A's request.
 #[derive(Default)]
 struct Picture {
     /// State, wait and stack from that moment on.
@@ -246,7 +247,7 @@ fn who_ran_on_is_told_where() {
         let (late, place) = late(&Picture { slices, samples, ..Picture::default() });
         assert_eq!((late.cause, place.as_str()), (LateCause::RanOn, "own_loop"));
     }
-    // What it did long before says nothing.
+    // Its activity long before does not count.
     let (late, place) = late(&Picture { slices, samples: &[(50, IN_LOOP)], ..Picture::default() });
     assert_eq!((late.cause, late.cause_ns, place.as_str()), (LateCause::RanOn, 1_000_000, ""));
 }
@@ -275,8 +276,8 @@ fn causes_add_up_to_what_each_pause_says() {
     assert!(rendezvous.late_causes(Some(99)).is_empty());
 }
 
-/// Spans by probes say by their kind what they are: A stops all from 400 on, and knows at 1400 that all have stopped. `late`: B
-/// comes behind that.
+/// Spans from probes have their meaning in their kind. A stops all threads from 400 on, and all have stopped
+/// at 1400. If `late`, B arrives after that.
 fn probed(late: bool) -> Trace {
     let mut trace = trace(&Picture { slices: &[(0, Running, 0, 0)], ..Picture::default() });
     let kinds = [SpanKind::User, SpanKind::StopsAll, SpanKind::GcWait, SpanKind::Stopped];
@@ -301,7 +302,7 @@ fn stops_of_any_runtime_are_known_by_the_kinds_of_spans() {
     assert_eq!((meeting.asked, meeting.release), (at(400), at(1400)));
     assert_eq!((meeting.leader, meeting.last), (Some(A), Some(B)));
     assert_eq!(rendezvous.lates[0].cause, LateCause::RanOn);
-    // The stop lasts on: nobody is kept from going on by a slow wakeup.
+    // The pause lasts longer, so that no thread is delayed by a slow wakeup.
     assert!(rendezvous.members(meeting).iter().all(|arrival| arrival.resumed == at(1400)));
 }
 

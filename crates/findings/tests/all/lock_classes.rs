@@ -1,4 +1,4 @@
-//! Locks whose waiters each have a word of their own: the class whose function takes one tells it apart.
+//! Locks whose waiters each have their own word. The class whose function takes a lock identifies it.
 
 use holdup_events::tables::*;
 use holdup_events::{
@@ -45,7 +45,7 @@ const STACKS: [&[&str]; 7] = [
 ];
 const ACQUIRE: &str = "java.util.concurrent.locks.AbstractQueuedSynchronizer.acquire";
 
-/// Each thread does what its row says, 100 ns a piece, on a word of its own.
+/// Each thread has the states of its row, 100 ns each, on its own word.
 fn trace(threads: &[&[u32]]) -> Trace {
     let mut trace = Trace::default();
     let end = Timestamp(threads.iter().map(|rows| rows.len()).max().unwrap_or(0) as u64 * 100);
@@ -125,7 +125,7 @@ fn each_class_that_takes_one_has_its_own() {
     let trace = trace(&[&[ORDERS, IDLE, STOCK], &[IDLE, ORDERS_TOO, ORDERS]]);
     let expected = vec![lock("shop.Orders in ", 3), lock("shop.Stock in ", 1)];
     assert_eq!(locks_and_idle_ns(&trace), (expected, 200));
-    // The longest waited for has the first number, and every wait the lock that its own stack says.
+    // The lock with the longest waits has the first number, and every wait has the lock of its own stack.
     let roles = Roles::derive(&trace, &Descriptors::built_in());
     let index = LockIndex::new(&trace, &roles);
     let of = |thread: u32| -> Vec<Option<u32>> {

@@ -4,7 +4,8 @@ use holdup_findings::Analysis;
 use holdup_findings::finding::{Confidence, Finding};
 use holdup_testkit::check::check_lanes;
 
-/// A store (S) that is asked by B, beside what else there is; where it is sampled.
+/// A store (S) that gets requests from B, in addition to the other lanes, and the functions in which it is
+/// sampled.
 fn asked(lanes: &str) -> Analysis {
     check_lanes(&format!("@cpus 2\n@repeat 40\n@q pipe\n@p multiplex\n@s sleep\n{lanes}"))
 }
@@ -41,7 +42,8 @@ fn it_is_named_by_the_function_and_who_calls_it() {
     assert!(finding.summary.iter().any(named), "{finding:#?}");
 }
 
-/// No more is promised than what it does in that function, and what idle CPUs could do of the rest: not that all of its work goes.
+/// The upper bound is its work in that function, and the part of the rest that idle CPUs could do. Not all of
+/// its work goes.
 #[test]
 fn what_it_does_elsewhere_stays() {
     let high = |in_compare: u64| {

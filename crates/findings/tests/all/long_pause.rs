@@ -6,13 +6,14 @@ use holdup_findings::finding::Finding;
 use holdup_findings::{Analysis, analyse};
 use holdup_testkit::check::trace_of_lanes;
 
-/// A waits once for a lock whose holder B sleeps; C computes all the time, so that the whole run would gain nothing.
+/// A waits once for a lock whose holder B sleeps. C computes all the time, so the run as a whole would gain
+/// nothing.
 const STALL: &str = "@cpus 3\n@m lock\n@s sleep 230\n@stack m main;serve\n@stack s main;stall\n\
     A  0000mmmmmmmm00000000000000000000\n\
     B  1111ssssssss11..................  holds m 4..12\n\
     C  22222222222222222222222222222222\n";
 
-/// The lane's thread, at that tick, had been waiting for so many.
+/// Fires for the lane's thread, which at `tick` had waited for `ticks`.
 fn fire(trace: &mut Trace, lane: usize, (tick, ticks): (u64, u64)) {
     let (tid, name) = (trace.threads[lane].tid, trace.threads[lane].name.clone());
     let at_ns = trace.start().0 + tick * 1_000_000;
@@ -59,7 +60,7 @@ fn what_it_was_saved_for_comes_first_and_names_who_had_the_lock_and_where_it_sle
         .map(|row| (row.start.since(trace.start()).0 / 1_000_000, row.duration.0 / 1_000_000))
         .collect();
     assert!(rows.iter().all(|row| *row == (4, 8)) && rows.len() >= 2, "{rows:?}");
-    // All else is told as before, behind it.
+    // All other findings follow unchanged.
     assert_eq!(analysis.findings.len(), before.findings.len() + 1);
 }
 

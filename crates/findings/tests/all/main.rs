@@ -1,5 +1,5 @@
-//! The tests of what is derived and of the rules, as one program: each that stood alone would hold the whole crate once
-//! more, which is a hundred megabytes on disk and seconds at the linker.
+//! The tests of the derived facts and of the rules, as one program. Separate programs would each link the
+//! whole crate: a hundred megabytes on disk and seconds at the linker.
 
 mod allocating;
 mod arrivals;

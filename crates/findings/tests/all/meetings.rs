@@ -1,4 +1,5 @@
-//! Meetings of threads on pictures: where they met, who came last and why; and what only looks like a meeting.
+//! Rendezvous of threads on pictures: the site, the last thread to arrive and the cause, and patterns that
+//! only resemble a rendezvous.
 
 use holdup_findings::Confidence;
 use holdup_findings::derive::class::Class;
@@ -28,13 +29,14 @@ fn load_imbalance_names_who_has_the_most_work() {
     assert_eq!((used.by_last.len(), used.by_last[0].1), (1, 20));
     assert_eq!((used.causes.running_ns, used.causes.total_ns()), (80_000_000, 80_000_000));
     assert_eq!(used.late_at[0].0, "sort");
-    // 8 ticks of work and three times 4 are 20: 5 each in place of 8.
+    // 8 ticks of work and three times 4 are 20: 5 each instead of 8.
     assert_eq!((used.imbalance.low_ns, used.imbalance.high_ns), (60_000_000, 60_000_000));
     assert_eq!(confidence(&analysis, "load-imbalance"), Some(Confidence::High));
     assert_eq!(analysis.findings[0].rule, "load-imbalance", "{:#?}", analysis.findings);
 }
 
-/// Of 12 ticks one runs 12, and three run 2 each on the other CPU: 18 ticks take both CPUs 9, however they are divided.
+/// In 12 ticks one thread runs 12, and three run 2 each on the other CPU. 18 ticks take two CPUs 9 ticks in
+/// any division.
 #[test]
 fn even_shares_of_more_threads_than_cpus_take_the_cpus_that_there_are() {
     let analysis = check_lanes(
@@ -237,8 +239,8 @@ fn meetings_of_random_programs_equal_the_truth() {
     assert!(with_barrier > 20);
 }
 
-/// Two threads find work for a pool in turn. Each wakes all that are idle, the other one among them, but only half of the
-/// pool is idle at a time: they serve, they do not meet.
+/// Two threads find work for a pool in turn. Each wakes all idle threads, the other finder among them, but
+/// only half of the pool is idle at a time. They serve requests and do not wait for each other.
 #[test]
 fn idle_threads_of_a_pool_do_not_meet() {
     let picture = "@cpus 8\n@c park\n@d disk\n@repeat 20\n\
@@ -252,8 +254,8 @@ fn idle_threads_of_a_pool_do_not_meet() {
     assert!(analysis.derived.rendezvous.uses.is_empty(), "{:#?}", analysis.derived.rendezvous.uses);
 }
 
-/// Two that hand something on wake all that wait for anything there; two of these find nothing each time. They wait for what there is,
-/// not for each other.
+/// Two threads that pass items wake all waiters. Two of the woken threads find no item each time. They wait
+/// for items, not for each other.
 #[test]
 fn a_herd_meets_nobody() {
     let told = |look: usize| {

@@ -1,4 +1,5 @@
-//! Forecasts of programs some of whose threads wait by the clock, on pictures: what the clock has no say in is not kept by it.
+//! Forecasts, on pictures, of programs with threads that wait by the clock. Waits that do not depend on the
+//! clock may shrink.
 
 use holdup_findings::derive::locks::LockIndex;
 use holdup_findings::derive::replay::{Change, Facts, Replays, forecast};
@@ -19,8 +20,8 @@ fn without_lock(picture: &str) -> f64 {
     forecast(facts, &[Change::WithoutLock(0)], &unchanged).wall_ns as f64 / 1e6
 }
 
-/// Two that take turns for 360 ms, one for 4 of 10, the other for 6: side by side they would be done in 216. Beside them `third`,
-/// which lives for as long.
+/// Two threads that take turns for 360 ms, one for 4 of 10, the other for 6. In parallel they would take 216.
+/// `third` is another thread that lives as long.
 fn beside(third: &str) -> String {
     let turns = |pattern: &str| pattern.repeat(36);
     format!("@cpus 4\nA  {}000\nB  {}1..\n{third}", turns("0000mmmmmm"), turns("mmmm111111"))
@@ -41,7 +42,8 @@ fn who_works_by_the_clock_does_all_of_it() {
     assert!(ms > 350.0, "{ms} ms");
 }
 
-/// One that waits for something to do, for a hundred milliseconds at a time, and is given it in the end; it looks round for so long.
+/// A thread that waits for work for a hundred milliseconds at a time, and gets work at the end. It checks for
+/// `look` ms.
 fn helper(look: usize) -> String {
     let nap = format!("{}{}", "e".repeat(100), "2".repeat(look));
     let waits = format!("{}{}", nap.repeat(3), "e".repeat(363)).chars().take(361).collect::<String>();
@@ -52,7 +54,7 @@ fn helper(look: usize) -> String {
 fn a_wait_with_a_time_out_ends_when_what_it_is_for_comes() {
     let ms = without_lock(&helper(1));
     assert!((216.0..=240.0).contains(&ms), "{ms} ms");
-    // Who does something each time has that to do by the clock.
+    // A thread with work after each timeout has periodic work by the clock.
     let ms = without_lock(&helper(15));
     assert!(ms > 300.0, "{ms} ms");
 }

@@ -19,7 +19,7 @@ fn found(analysis: &Analysis) -> Option<&Finding> {
 
 const IN_TURN: &str = "A  0qqqqqqqqq  holds p 0..1\nB  p1sssssss1  holds q 9..10\n";
 
-/// So many more that ask when A does, each on a CPU of its own.
+/// `count` more threads that send requests when A does, each on its own CPU.
 fn others(count: usize) -> String {
     let lane = |number: usize| format!("{}  {}qqqqqqqqq\n", (b'C' + number as u8) as char, number + 2);
     (0..count).map(lane).collect()
@@ -100,7 +100,7 @@ fn a_service_that_works_is_what_its_work_takes() {
     asked("@silent one-at-a-time\nA  0qqqqqqqqq  holds p 0..1\nB  p111111111  holds q 9..10\n");
 }
 
-/// Both poll for whatever comes next: what passes between them tells how much is under way.
+/// Both poll for arbitrary descriptors. The messages between them show the number of outstanding requests.
 #[test]
 fn of_who_polls_messages_tell_how_much_is_under_way() {
     let analysis = asked("A  0ppppppppp  holds p 0..1\nB  p1sssssss1  holds p 9..10\n");
@@ -136,7 +136,7 @@ fn several_questions_of_one_that_polls_are_a_hint() {
 
 #[test]
 fn whoever_accepts_connections_is_asked() {
-    // The service was busy when it was asked first, so that its answer is the first that wakes anybody.
+    // The service was busy at the first request, so its response is the first message that wakes a thread.
     let told = |first: char| {
         let analysis =
             asked(&format!("@a socket 43\n@b sleep\nA  qqqqqqqqq0\nB  {first}1ssssss1s  holds q 8..9\n"));
@@ -157,7 +157,7 @@ fn of_a_peer_elsewhere_it_is_a_hint() {
     assert_eq!(told("multiplex 7"), None, "and so may whoever polls");
 }
 
-/// Who starts a service waits for its word that it listens: that asks nothing.
+/// A thread that starts a service waits for its ready message. That is no request.
 #[test]
 fn a_word_before_the_first_question_does_not_turn_the_sides() {
     let picture =
@@ -174,7 +174,8 @@ fn a_word_before_the_first_question_does_not_turn_the_sides() {
     assert!(finding.summary[0].starts_with("1 thread of A asked"), "{:?}", finding.summary);
 }
 
-/// The first question may have come to a service that was awake, and left no wakeup: who waits for the other's clock asks.
+/// The first request may have reached an awake service, without a wakeup. The thread that waits for the
+/// other's clock is the client.
 #[test]
 fn who_waits_for_the_others_clock_asks_where_the_first_question_was_not_seen() {
     let picture =
@@ -188,7 +189,7 @@ fn who_waits_for_the_others_clock_asks_where_the_first_question_was_not_seen() {
     assert!(finding.summary[0].starts_with("1 thread of A asked"), "{:?}", finding.summary);
 }
 
-/// Where a runtime's descriptor says that code should not wait, what waits with it is told.
+/// If a runtime's descriptor marks code that should not wait, the finding names the waits that it delays.
 #[test]
 fn who_waits_in_a_callback_of_an_event_loop_holds_up_the_loop() {
     let told = |stack: &str| {
@@ -218,7 +219,7 @@ fn with_sockets(picture: &str, named: &[(&str, &str)]) -> Trace {
     trace
 }
 
-/// Who connected asks, whoever was heard first, and whatever else it accepts.
+/// The end that connected is the client, whichever end sent first, and whatever else it accepts.
 #[test]
 fn the_end_that_connected_asks() {
     let told = |asker: &str| {
@@ -235,7 +236,8 @@ fn the_end_that_connected_asks() {
     assert_eq!(told("unix, other end socket:[9]"), None, "the first word is B's");
 }
 
-/// A peer elsewhere is told by its address; who was connected to by one waits to be asked.
+/// A peer on another machine is named by its address. A thread that accepted such a peer's connection waits
+/// for requests.
 #[test]
 fn a_peer_elsewhere_has_its_address() {
     let told = |name: &str| {
@@ -244,7 +246,7 @@ fn a_peer_elsewhere_has_its_address() {
             let trace = with_sockets(&picture, &[("A", name)]);
             found(&analyse(&trace)).map(|finding| (finding.subject.clone(), finding.confidence))
         };
-        // Who polls for one descriptor waits for that one.
+        // A poll for one descriptor waits for that descriptor.
         assert_eq!(by("socket"), by("multiplex 7"));
         by("socket")
     };

@@ -7,7 +7,7 @@ use holdup_findings::derive::cpu_times::{STEPS_MAX, Times};
 use holdup_findings::derive::thread_steps;
 use holdup_testkit::check::trace_of_lanes;
 
-/// Two threads that take turns, beside a stranger.
+/// Two threads that take turns, next to another program.
 const TURNS: &str = "@cpus 2\n@s sleep\n@repeat 3\n\
     @samples A 0..2 user main;work\n@samples A 2..4 0 main;read\n\
     A       0000ssrr\n\
@@ -60,7 +60,7 @@ fn the_kernels_account_is_summed_and_joined_to_a_few_steps() {
     let whole = Times { user: 24 * 700_000, steal: 24 * 300_000, ..Times::default() };
     assert_eq!(times.cpus[0], (CpuId(0), whole));
     assert_eq!(times.cpus[1].1.total(), 24_000_000, "shootdowns are no time");
-    // In the third step the stranger has CPU 1 and A CPU 0.
+    // In the third step the other program uses CPU 1 and A CPU 0.
     let named = |step: usize| {
         let who = times.steps[step].who.iter();
         who.map(|(process, ns)| (trace.process_name(*process), *ns)).collect::<Vec<_>>()

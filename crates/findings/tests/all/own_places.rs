@@ -3,7 +3,7 @@
 use holdup_findings::derive::own_places;
 use holdup_testkit::check::trace_of_lanes;
 
-/// The first place that is told of A's waits, whose stack is this; functions named `pool_…` are of a package.
+/// The first reported place of A's waits with this stack. Functions named `pool_…` belong to a package.
 fn told(stack: &str) -> String {
     let picture = format!("@cpus 2\n@j barrier\n@repeat 20\n@stack j {stack}\nA  0jjj\n");
     let (_, mut trace) = trace_of_lanes(&picture);
@@ -26,7 +26,7 @@ fn where_there_is_nothing_else_the_package_is_named() {
     assert_eq!(told("pool_main;pool_wait"), "pool_wait");
 }
 
-/// What Go's runtime waits for on behalf of tasks, no stack of theirs tells.
+/// Waits of Go's runtime on behalf of tasks do not have the tasks' stacks.
 #[test]
 fn what_gos_runtime_waits_for_comes_from_nowhere() {
     let poll = "runtime.findRunnable;runtime.netpoll;internal/runtime/syscall.Syscall6";

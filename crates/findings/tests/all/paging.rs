@@ -1,4 +1,4 @@
-//! Page faults and shootdowns: sums, shares of what was drawn, and the rule.
+//! Page faults and shootdowns: sums, shares of the sampled faults, and the rule.
 
 use holdup_events::tables::{CountKind, FaultRow, FrameKind, KernelCountRow};
 use holdup_events::{CpuId, StackId, ThreadId, Timestamp, Trace};
@@ -13,7 +13,8 @@ fn counted(thread: u32, what: CountKind, count: u64) -> KernelCountRow {
     KernelCountRow { thread, cpu: CpuId::NONE, what, syscall, count, ..KernelCountRow::default() }
 }
 
-/// A changes protection all the time and B computes beside it; of A's samples, `flushing` of ten have this kernel stack.
+/// A changes protection all the time while B computes. `flushing` of ten of A's samples have this kernel
+/// stack.
 fn sealing(stack: &str, flushing: u32) -> Trace {
     let picture = format!(
         "@cpus 2\n@repeat 40\n\
@@ -65,7 +66,7 @@ fn shootdowns_fire_where_others_are_asked_to_forget_and_waited_for() {
 
 #[test]
 fn who_forgets_alone_sends_nothing() {
-    // A CPU's own translations go by the same function.
+    // A flush of the CPU's own TLB uses the same function.
     let alone = "do_mprotect_pkey;flush_tlb_mm_range;flush_tlb_func";
     assert_eq!(confidence(&with_shootdowns(sealing(alone, 6), 3), "tlb-shootdown"), None);
 }
@@ -129,7 +130,7 @@ fn of_each_thread_what_was_drawn_divides_its_own_faults() {
         stack,
         ..FaultRow::default()
     };
-    // As many were drawn of both, and one had nine times as many.
+    // Both have the same number of samples, and one had nine times as many faults.
     let faults = vec![fault(ids[0], leaf("change")), fault(ids[1], leaf("look_up"))];
     trace.faults = faults;
     trace.kernel_counts =
@@ -139,7 +140,8 @@ fn of_each_thread_what_was_drawn_divides_its_own_faults() {
     assert_eq!(said, [("change", 900), ("look_up", 100)]);
 }
 
-/// A and B wait for pages of a file, and took memory back `times`; the machine read 100 MB, `again` of these for the second time.
+/// A and B wait for pages of a file, and reclaimed memory `times`. The machine read 100 MB, `again` of them
+/// for the second time.
 fn short_of_memory(times: u64, again: u64) -> Analysis {
     let (_, mut trace) = trace_of_lanes(
         "@cpus 2\n@f fault\n@repeat 40\n\
@@ -150,7 +152,7 @@ fn short_of_memory(times: u64, again: u64) -> Analysis {
     let fault = |row: KernelCountRow| KernelCountRow { syscall: -1, ..row };
     trace.kernel_counts = vec![
         fault(counted(0, CountKind::LimitReclaims, times)),
-        // Raised meanwhile; the other process may have more.
+        // Raised in between. The other process may have more.
         KernelCountRow { end: Timestamp(1), ..counted(0, CountKind::MemoryLimit, 64 << 20) },
         KernelCountRow { end: Timestamp(2), ..counted(0, CountKind::MemoryLimit, 96 << 20) },
         counted(1, CountKind::MemoryLimit, 128 << 20),
@@ -169,7 +171,7 @@ fn memory_reclaim_fires_where_what_is_read_had_been_there() {
     assert!(finding.subject.contains("limit"), "{}", finding.subject);
     let said = finding.summary.join(" ");
     assert!(said.contains("That cgroup may have 96.0 MiB in memory"), "{said}");
-    // 2 × 320 ms of waits; in the 10 ms of taking back some of it may be waits as well.
+    // 2 × 320 ms of waits. Some of the 10 ms of reclaim may also be waits.
     assert_eq!(finding.cost_ns, 2 * 320_000_000);
     assert!(finding.gain.high > 0.75, "{:?}", finding.gain);
     assert_eq!(analysis.derived.paging.reclaimed_in, [(-1, 10_000_000)]);
@@ -188,12 +190,13 @@ fn memory_reclaim_is_a_hint_where_less_than_half_had_been_there() {
     assert_eq!(confidence(&short_of_memory(1_000, 30), "memory-reclaim"), Some(Confidence::Low));
 }
 
-/// A and B wait for pages of a file, `major` of them; each fault that was drawn touches `step` pages behind the one before.
+/// A and B wait for pages of a file, with `major` faults. Each sampled fault is `step` pages after the
+/// previous one.
 fn mapped_file(major: u64, minor: u64, step: i64) -> Analysis {
     mapped_file_at(major, minor, |place| place * step)
 }
 
-/// The same; `page` says which page each drawn fault of a thread touches.
+/// The same. `page` returns the page of each sampled fault of a thread.
 fn mapped_file_at(major: u64, minor: u64, page: impl Fn(i64) -> i64) -> Analysis {
     let (_, mut trace) = trace_of_lanes(
         "@cpus 2\n@f fault\n@repeat 40\n\
@@ -245,7 +248,8 @@ fn who_is_read_ahead_for_or_goes_here_and_there_is_told_something_else() {
     assert!(here_and_there.contains("here and there") && advice.contains("Lay together"), "{here_and_there}");
 }
 
-/// One step in four goes back: that most go on upwards is not sure, and that each fault brings a page or two is not read-ahead.
+/// One step in four goes back. So a mostly ascending order is not certain, and a page or two per fault is no
+/// readahead.
 #[test]
 fn of_an_order_that_is_not_sure_nothing_is_concluded() {
     let analysis = mapped_file_at(20_000, 300, |place| 10 * place - if place % 4 == 3 { 20 } else { 0 });

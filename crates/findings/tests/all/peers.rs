@@ -7,7 +7,8 @@ fn told(text: &str) -> Analysis {
     analyse(&trace_of_lanes(text).1)
 }
 
-/// A asks, and waits 42 ms; B, which serves others too, is let go on by the network 40 ms after that, or by its clock.
+/// A sends a request, and waits 42 ms. B, which also serves other clients, is woken 40 ms later by the
+/// network, or by its clock.
 fn asks(letter: &str) -> Analysis {
     told(&format!(
         "@cpus 2\n@n {letter}\n@m multiplex\n@repeat 20\n\
@@ -24,7 +25,7 @@ fn a_delay_is_seen_through_the_peer_that_it_holds_up() {
     let analysis = asks("socket");
     let finding = analysis.findings.iter().find(|finding| finding.rule == "delayed-ack").expect("a finding");
     assert!(finding.subject.starts_with('A'), "{}", finding.subject);
-    // What B waits for meanwhile goes, too: else its own waits would make the run as long. What it waited before stays.
+    // B's waits during that time go too. Otherwise they would make the run as long. Its earlier waits stay.
     assert!(finding.gain.high > 0.4, "{:?}", finding.gain);
     // The last is cut off by the end.
     assert_eq!(finding.cost_ns / 1_000_000, 19 * 42);
@@ -35,7 +36,7 @@ fn a_peer_that_waits_for_its_clock_has_no_delayed_ack() {
     assert_eq!(confidence(&asks("sleep"), "delayed-ack"), None);
 }
 
-/// Three that ask S in turn, each under the lock; S does for each what `work` shows.
+/// Three threads send requests to S in turn, each under the lock. `work` is S's activity for each request.
 fn asks_under_lock(work: char) -> f64 {
     let [three, six] = [3, 6].map(|ticks| work.to_string().repeat(ticks));
     let analysis = told(&format!(
@@ -87,7 +88,7 @@ fn handshakes_are_made_for_who_dials() {
          @samples A 0..8 user runtime.goexit;main.ask;crypto/tls.(*Conn).Read;crypto/internal/fips140/aes.gcmAesDec\n\
          A  00000000\n",
     );
-    // The goroutine that reads what comes, as the compiler names what the go statement calls.
+    // The goroutine that reads incoming data. The compiler names it after the callee of the go statement.
     check_lanes(
         "@cpus 2\n@repeat 20\n@silent handshake-heavy\n\
          @samples A 0..8 user runtime.goexit;net/http.(*Transport).dialConn.gowrap2;net/http.(*persistConn).readLoop\n\

@@ -18,7 +18,7 @@ fn traced(seed: u64) -> (Simulation, Trace) {
     (simulation, trace)
 }
 
-/// Says where a ledger and the truth differ. Without samples all running time is useful in both.
+/// Differences between a ledger and the truth. Without samples all running time is useful in both.
 fn difference(trace: &Trace, ledger: &Ledger, truth: &Truth) -> Option<String> {
     let targets = trace.target_threads().count();
     if truth.classes.len() != targets || ledger.threads.len() != targets {
@@ -210,7 +210,7 @@ fn with_events_dropped_there_are_only_hints() {
     }
 }
 
-/// Events that stay, and the losses of the others as a recorder would tell of them: one at a time (`burst` 1), or so many
+/// The remaining events, and the losses as a recorder would report them: single ones (`burst` 1), or `burst`
 /// in a row.
 fn drop_some(
     simulation: &Simulation,
@@ -245,8 +245,8 @@ fn drop_some(
     (kept, losses)
 }
 
-/// Up to a half of the events is missing, evenly or in bursts: no panic, and nothing above a hint that the whole
-/// recording does not say.
+/// Up to half of the events is missing, evenly or in bursts. There must be no panic, and no finding above a
+/// hint that the whole recording does not have.
 #[test]
 fn losses_make_no_findings() {
     for seed in 0..SEEDS / 20 {
@@ -272,7 +272,7 @@ fn losses_make_no_findings() {
     }
 }
 
-/// Events that stay, with each loss told where it ended, as a recorder tells it.
+/// The remaining events, with each loss reported at its end, as a recorder does.
 fn with_losses(simulation: &Simulation, random: &mut Random, one_in: u64, burst: u64) -> Vec<Event> {
     let (kept, losses) = drop_some(simulation, random, one_in, burst);
     let mut losses = losses.into_iter().peekable();
@@ -287,14 +287,15 @@ fn with_losses(simulation: &Simulation, random: &mut Random, one_in: u64, burst:
     events
 }
 
-/// What a ledger says of each class: running time together, for without samples it is not divided.
+/// A ledger's time in each class. Running time is one sum, because without samples it is not divided.
 fn totals(ledger: &Ledger) -> Vec<u64> {
     let running = ledger.running_ns();
     let others = Class::ALL.into_iter().filter(|class| !class.on_cpu() && *class != Class::Unknown);
     std::iter::once(running).chain(others.map(|class| ledger.of(class))).collect()
 }
 
-/// A ledger with losses states bounds: of each class at least what it has, and at most that with all that is unknown.
+/// A ledger with losses states bounds: for each class at least its time, and at most that plus all unknown
+/// time.
 #[test]
 fn what_is_known_and_what_is_unknown_are_bounds_of_the_truth() {
     let seeds = std::env::var("HOLDUP_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(SEEDS / 15);
@@ -307,7 +308,7 @@ fn what_is_known_and_what_is_unknown_are_bounds_of_the_truth() {
             let events = with_losses(&simulation, &mut random, one_in, burst);
             let lossy = ledger::derive(&assemble(events, simulation.manifest.clone()));
             let unknown = lossy.of(Class::Unknown);
-            // Thread time is off by this much at the most: one part in a thousand.
+            // Maximum deviation of thread time: one part in a thousand.
             let slack = whole.total_ns / 1000;
             for (known, truth) in totals(&lossy).into_iter().zip(totals(&whole)) {
                 if truth > slack {

@@ -3,7 +3,8 @@
 use holdup_findings::{Confidence, Finding, analyse};
 use holdup_testkit::check::trace_of_lanes;
 
-/// A hands B and C something, computes beside them, and waits until both are done; each letter is `tick_ns`.
+/// A distributes work to B and C, computes in parallel, and waits until both are done. Each letter is
+/// `tick_ns`.
 fn handing(tick_ns: u64, pieces: &str) -> Option<Finding> {
     let (_, trace) = trace_of_lanes(&format!(
         "@cpus 2\n@tick {tick_ns}\n@j barrier\n@w park\n@k ipc\n@repeat 2000\n\

@@ -9,8 +9,8 @@ use holdup_findings::derive::timelines::Timelines;
 use holdup_testkit::assemble;
 use holdup_testkit::sim::{Op, Program, Simulation, endless, run, whole};
 
-/// Seeds of a test; `HOLDUP_SEEDS` asks for more. None of them is among those from which the widths of the intervals were
-/// taken (0 to 149), or after whose failures their form was changed (1000 to 1059).
+/// Seeds of a test. `HOLDUP_SEEDS` sets another number. They exclude the seeds from which the widths of the
+/// intervals were derived (0 to 149), and those after whose failures their form was changed (1000 to 1059).
 fn seeds() -> std::ops::Range<u64> {
     let count = std::env::var("HOLDUP_SEEDS").ok().and_then(|count| count.parse().ok()).unwrap_or(40);
     let first =

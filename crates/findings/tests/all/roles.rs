@@ -1,4 +1,5 @@
-//! Runtimes' roles on recordings made by hand: what they change, and what they must leave alone.
+//! Runtimes' roles on recordings made by hand: the figures that they change, and those that they must not
+//! change.
 
 use holdup_events::event::WakeContext;
 use holdup_events::recording::Host;
@@ -53,7 +54,7 @@ fn pool() -> Descriptors {
     Descriptors::none().with(&[POOL.to_owned()]).unwrap()
 }
 
-/// Stack 1: idle, 2: lock, 3: collects, 4: works; all of them in the program, whose code has the runtime.
+/// Stack 1: idle, 2: lock, 3: collects, 4: works. All are in the program, whose code contains the runtime.
 fn with_stacks(trace: &mut Trace) {
     let frame = |function: &str| Frame {
         kind: FrameKind::User,
@@ -63,7 +64,7 @@ fn with_stacks(trace: &mut Trace) {
     };
     trace.frames = ["pool_main", "pool_idle", "pool_lock", "pool_collect", "work"].map(frame).into();
     let mut rows = vec![StackRow::default()];
-    // Row n is the leaf of stack n; its caller, row 5, is pool_main.
+    // Row n is the leaf of stack n. Its caller, row 5, is pool_main.
     for leaf in 1..5 {
         rows.push(StackRow { frame: FrameId(leaf), parent: StackId(5), ..StackRow::default() });
     }
@@ -116,7 +117,7 @@ fn waits_on_one_word_speak_for_those_without_a_stack() {
     let idle = vec![blocked(0, 1, 1), blocked(300, 1, 0), blocked(600, 1, 1)];
     let waits = vec![wait(WaitReason::Lock, 0x10)];
     assert_eq!(ledger(&trace("w", idle, waits.clone()), &pool()).of(Class::WorkWait), 1000);
-    // Those that tell disagree: only what tells is changed.
+    // The sources disagree. Only waits with evidence change.
     let both = vec![blocked(0, 1, 1), blocked(300, 1, 0), blocked(600, 1, 2)];
     let ledger = ledger(&trace("w", both, waits), &pool());
     assert_eq!((ledger.of(Class::WorkWait), ledger.of(Class::LockWait)), (300, 700));
@@ -143,7 +144,7 @@ fn waits_that_timed_out_are_asked_apart() {
     trace.deadlines = vec![due(800, 818), due(820, 878)];
     let known = ledger(&trace, &pool());
     assert_eq!((known.of(Class::LockWait), known.of(Class::Sleep)), (920, 80));
-    // Who would not have timed out yet was woken; nothing says that it slept.
+    // A thread whose timeout had not expired was woken. There is no evidence of a sleep.
     trace.deadlines = vec![due(800, 818), due(820, 5000)];
     let woken = ledger(&trace, &pool());
     assert_eq!((woken.of(Class::LockWait), woken.of(Class::Sleep)), (980, 20));
@@ -204,7 +205,7 @@ fn what_a_thread_began_with_speaks_for_its_other_waits() {
     let begins = POOL.replacen("any = [\"pool_idle\"]", "start = true\nany = [\"pool_idle\"]", 1);
     let begins = Descriptors::none().with(&[begins]).unwrap();
     let judged = ledger(&trace("w", rows(), waits()), &begins);
-    // What has a stack of its own is judged by that.
+    // A wait with its own stack is judged by that stack.
     assert_eq!((judged.of(Class::WorkWait), judged.of(Class::LockWait)), (600, 400));
     // Another function may be called from anywhere: it speaks for nothing but itself.
     let judged = ledger(&trace("w", rows(), waits()), &pool());
@@ -316,7 +317,8 @@ fn the_kernel_runs_for_those_who_only_wait_too() {
     trace.samples.iter_mut().for_each(|sample| sample.in_kernel = sample.at.0 % 20 == 0);
     let roles = Roles::derive(&trace, &Descriptors::none().with(&[text]).unwrap());
     let waits = |sample: &&SampleRow| roles.is_kernel_for_waiting(sample);
-    // Every second one is in the kernel, and the later half of these in the loop; what collects works.
+    // Every second one is in the kernel, and the later half of these in the loop. The collecting threads
+    // work.
     let stacks: Vec<StackId> = trace.samples.iter().filter(waits).map(|sample| sample.stack).collect();
     assert_eq!(stacks, [StackId(4); 25]);
     // Without the rule it is work.
@@ -324,7 +326,7 @@ fn the_kernel_runs_for_those_who_only_wait_too() {
     assert!(!trace.samples.iter().any(|sample| roles.is_kernel_for_waiting(sample)));
 }
 
-/// Two threads that take turns at one CPU; of the second's samples some are in the pool's code, if `both`.
+/// Two threads that take turns on one CPU. If `both`, some of the second's samples are in the pool's code.
 fn crowded(both: bool) -> Trace {
     let mut trace = collecting(50);
     let second = Thread { tid: 2, ..trace.threads[0].clone() };
@@ -360,7 +362,7 @@ fn a_runtime_whose_threads_are_too_many_is_named() {
     };
     let said = |subject: &str, advice: &str| Some((subject.to_owned(), advice.to_owned()));
     assert_eq!(found(true), said("2 busy threads of Pool for 1 CPU", "POOL_THREADS=1"));
-    // Of half of them it is not known what they are.
+    // Half of them have unknown code.
     assert_eq!(found(false), said("2 busy threads for 1 CPU", "Use 1 thread or fewer"));
 }
 
@@ -429,7 +431,7 @@ fn a_pool_is_known_by_what_its_runtime_says_of_the_word() {
     assert!(!starved(&two_workers(950, 2)), "the runtime says that it is a lock");
 }
 
-/// Code that looks like a loop that only waits, but is hardly ever gone round, works, if its runtime's descriptor says so.
+/// Code that resembles a waiting loop but rarely iterates is work, if its runtime's descriptor marks it.
 #[test]
 fn code_that_a_runtime_only_passes_through_is_no_waiting() {
     let spun = |function: &str| {
@@ -442,7 +444,8 @@ fn code_that_a_runtime_only_passes_through_is_no_waiting() {
     assert!(spun("take_ticket") > 0);
 }
 
-/// A call in tokio's pool for such calls waits for what it waits for; only where the pool itself waits is there nothing to do.
+/// A call in tokio's pool for blocking calls has its own wait. A thread of the pool is idle only in the
+/// pool's own wait.
 #[test]
 fn a_blocking_call_that_waits_for_a_lock_is_not_without_a_call() {
     use holdup_findings::derive::class::Class;

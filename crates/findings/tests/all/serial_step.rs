@@ -5,7 +5,7 @@ use holdup_events::{ProcessId, Trace};
 use holdup_findings::{Confidence, Finding, analyse};
 use holdup_testkit::check::trace_of_lanes;
 
-/// All but the first are processes that it has started, but for `shell`, which the second one has.
+/// All but the first are children of the first process, except `shell`, a child of the second one.
 fn family(lanes: &str) -> Trace {
     let (_, mut trace) = trace_of_lanes(lanes);
     let parent = trace.threads[0].process;
@@ -26,7 +26,7 @@ fn told(trace: &Trace) -> Option<Finding> {
     analyse(trace).findings.into_iter().find(|finding| finding.rule == "serial-step")
 }
 
-/// Six children for 20 ticks each, so many at a time, from tick 41 on.
+/// Six children for 20 ticks each, `at_a_time` in parallel, from tick 41 on.
 fn compilers(at_a_time: usize) -> String {
     let lane = |nth: usize| {
         let from = 41 + nth / at_a_time * 20;

@@ -1,4 +1,4 @@
-//! Memory that threads take from each other: pictures of who ran when, with what each sample touched.
+//! Cache-line contention: pictures of when threads ran, with the accessed address of each sample.
 
 use holdup_events::tables::{
     AccessKind, Counter, DataAccess, SampleRow, ThreadState, Variable, WatchpointRow,
@@ -8,11 +8,11 @@ use holdup_findings::derive::lines::Sharing;
 use holdup_findings::{Analysis, Confidence, analyse};
 use holdup_testkit::check::trace_of_lanes;
 
-/// Two threads side by side, with a sample in each tick.
+/// Two threads in parallel, with a sample in each tick.
 const SIDE_BY_SIDE: &str = "@cpus 2\n@repeat 20\n@samples A 0..8 user main;work\n@samples B 0..8 user main;work\n\
                             A  00000000\nB  11111111\n";
 
-/// The same, too short for samples to say much.
+/// The same, too short for significant samples.
 const BRIEFLY: &str = "@cpus 2\n@repeat 2\n@samples A 0..8 user main;work\n@samples B 0..8 user main;work\n\
                        A  00000000\nB  11111111\n";
 
@@ -20,7 +20,7 @@ const BRIEFLY: &str = "@cpus 2\n@repeat 2\n@samples A 0..8 user main;work\n@samp
 const AND_ALONE: &str = "@cpus 2\n@c park\n@repeat 60\n@samples A 0..6 user main;work\n@samples B 0..6 user main;work\n\
                          A  0000cc  holds c 2..4\nB  cc1111  holds c 0..2\n";
 
-/// Analyses a picture in which `touch` says what each sample of a thread (0 or 1), the n-th of it, touched.
+/// Analyses a picture. `touch` returns the access of the n-th sample of a thread (0 or 1).
 fn analysed(
     lanes: &str,
     touch: impl Fn(usize, usize, &SampleRow) -> Option<(AccessKind, u64)>,
@@ -104,13 +104,14 @@ fn what_watchpoints_saw_goes_before_what_samples_say() {
     assert!(text, "it is said");
     watch(&mut trace, &[(0, 0x1000), (1, 0x1000), (1, 0x1008)]);
     assert_eq!(rules(&analyse(&trace)), ["shared-counter"]);
-    // Nobody but one thread came: nothing is known by that.
+    // Only one thread hit the watchpoint, which shows nothing.
     watch(&mut trace, &[(0, 0x1000)]);
     let alone = analyse(&trace);
     assert_eq!((rules(&alone), alone.derived.lines[0].watched.is_none()), (vec!["false-sharing"], true));
 }
 
-/// Go checks a pointer to an array by a look at its first element: now and then, but often enough to stop at a watchpoint.
+/// Go checks a pointer to an array by a read of its first element: rarely, but often enough to hit a
+/// watchpoint.
 #[test]
 fn what_is_looked_at_once_in_a_while_is_not_what_threads_share() {
     let own = |who: usize, _: usize, _: &SampleRow| Some((AccessKind::Update, 0x1000 + 8 * who as u64));
@@ -132,7 +133,7 @@ fn what_is_looked_at_once_in_a_while_is_not_what_threads_share() {
 
 #[test]
 fn what_was_watched_of_a_small_part_does_not_decide() {
-    // Two lines of one variable; of the one with a tenth of the samples, watchpoints saw bytes in common.
+    // Two lines of one variable. On the line with a tenth of the samples, watchpoints saw common bytes.
     let touch = |who: usize, n: usize, _: &SampleRow| {
         let line = if n.is_multiple_of(10) { 0x1040 } else { 0x1000 };
         Some((AccessKind::Update, line + 8 * who as u64))
@@ -149,7 +150,7 @@ fn what_was_watched_of_a_small_part_does_not_decide() {
 /// The line in which lies the word of the lock `m`.
 const LINE_OF_M: u64 = (0x1000 + 16 * 'm' as u64) / 64 * 64;
 
-/// Own fields of something that has a lock, for which a thread waits for `waits` of so many ticks.
+/// Own fields of an object with a lock, for which a thread waits for `waits` of `ticks` ticks.
 fn beside_a_lock(waits: usize, ticks: usize) -> Analysis {
     let picture = format!(
         "@cpus 2\n@repeat 20\n@samples A 0..{ticks} user main;work\n@samples B 0..{ticks} user main;work\n\
@@ -252,7 +253,7 @@ fn what_it_costs_is_told_by_moments_alone() {
     let (low, high) = analysis.derived.lines[0].saved;
     assert!(low > 0.2, "{low}..{high}");
     assert_eq!(analysis.findings[0].confidence, Confidence::High);
-    // The same share either way: it costs nothing that anybody could see.
+    // The same share either way, so no measurable cost.
     let same = |who: usize, n: usize, _: &SampleRow| {
         (n.is_multiple_of(2)).then_some((AccessKind::Update, 0x1000 + 8 * who as u64))
     };
@@ -290,10 +291,11 @@ fn where_all_is_at_the_access_a_counter_tells_what_it_costs() {
     count_rounds(&mut trace, 10);
     let told = analyse(&trace);
     let (low, high) = told.derived.lines[0].saved;
-    // Half of the time is shared; at ten times the speed a tenth of it is left, or a fifth if the CPUs are one core's.
+    // Half of the time is shared. At ten times the speed a tenth of it is left, or a fifth if the CPUs share
+    // one core.
     assert!(low > 0.37 && low < 0.41 && high > 0.46 && high < 0.49, "{low}..{high}");
     assert_eq!(told.findings[0].confidence, Confidence::High);
-    // As fast either way: nothing surely goes, and half of the shared time may at the most.
+    // Equally fast either way: the lower bound is 0, and the upper bound is half of the shared time.
     count_rounds(&mut trace, 1);
     let (low, high) = analyse(&trace).derived.lines[0].saved;
     assert!(low == 0.0 && high < 0.27, "{low}..{high}");

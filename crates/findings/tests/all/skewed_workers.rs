@@ -6,7 +6,8 @@ use holdup_findings::finding::{Confidence, Finding};
 use holdup_findings::{Analysis, analyse};
 use holdup_testkit::check::trace_of_lanes;
 
-/// A, B and C speak with Q; A asks S, which answers after so many ticks, the others what `b` and `c` say. `a` and what follows each lane are its holds.
+/// A, B and C communicate with Q. A sends requests to S, which responds after `ticks`. `b` and `c` are the
+/// activity of the others. `a` and the text after each lane are its holds.
 fn workers(ticks: usize, b: &str, c: &str, service: &str) -> Trace {
     let end = ticks + 1;
     let (_, mut trace) = trace_of_lanes(&format!(
@@ -59,7 +60,7 @@ fn one_of_three_that_has_all_the_work_is_told() {
     let finding = found(&analysis).expect("a finding");
     assert_eq!(finding.confidence, Confidence::Medium, "{finding:#?}");
     assert!(finding.summary[0].contains("none in the other 2"), "{finding:#?}");
-    // At work for 32 of 33 ticks, and all of them for about 11 on average; four of the 33 are not quiet.
+    // Busy for 32 of 33 ticks, and about 11 on average over all. Four of the 33 are not quiet.
     assert!(finding.gain.low == 0.0 && (0.55..0.67).contains(&finding.gain.high), "{:?}", finding.gain);
 }
 
@@ -90,7 +91,7 @@ fn who_waits_for_work_too_has_not_too_much() {
     assert!(found(&analyse(&workers(25, &waits("b", 2), &waits("c", 3), ""))).is_none());
 }
 
-/// Who is free takes the next connection: the least of them have little because there is no more.
+/// A free process takes the next connection. The least busy ones have little work because there is no more.
 #[test]
 fn who_accepts_connections_has_what_nobody_else_took() {
     let told = |call: &str| {

@@ -227,8 +227,8 @@ fn threads_too_short_to_be_seen_are_lent_the_stacks_of_their_like() {
     assert_eq!(by_thread, [8_000_000, 4_000_000, 4_000_000]);
 }
 
-/// Slices of lengths that differ by a hundred, half of each with the stack `f`: over many draws the estimate of
-/// `f`'s time is right on average, and misses by as much as it says.
+/// Slices whose lengths differ by a factor of a hundred, half of each with the stack `f`. Over many random
+/// samples the estimate of `f`'s time is unbiased, and its scatter agrees with its stated error.
 #[test]
 fn sampled_stacks_are_unbiased_and_know_their_error() {
     let count = 400u64;

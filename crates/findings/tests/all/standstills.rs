@@ -4,10 +4,11 @@ use holdup_events::tables::Mapping;
 use holdup_findings::{Analysis, analyse};
 use holdup_testkit::check::trace_of_lanes;
 
-/// Two workers, who wait in a task until their time is up.
+/// Two workers that wait in a task until their timeout.
 const WORKERS: &str = "pool-1  i0jjjjj000  holds m 9..10\npool-2  i1jjjjj111\n";
 
-/// A JVM beside others: `j` is a wait for a task's result with a time-out, `i` one of a pool's worker without a task.
+/// A JVM among other processes. `j` is a wait for a task's result with a timeout, `i` one of a pool's idle
+/// worker.
 fn pool(rows: &str) -> Analysis {
     let park = "Unsafe_Park;Parker::park";
     let (_, mut trace) = trace_of_lanes(&format!(

@@ -10,8 +10,8 @@ const METHOD: u64 = 0x7f33_9740_f340;
 /// Where lanes have the program's code.
 const IN_CODE: u64 = 0x40_0100;
 
-/// A and B run for three seconds, in `rate` from `from` to `to` of 300 ticks; its frames are at `offset` of generated code, so far
-/// from where it begins.
+/// A and B run for three seconds, in `rate` from `from` to `to` of 300 ticks. Its frames are at `offset` of
+/// generated code, `function_offset` bytes after the function's start.
 fn run(from: usize, to: usize, (offset, function_offset): (u64, u64)) -> Analysis {
     let samples = |thread: &str| {
         let mut lines = format!("@samples {thread} {from}..{to} user work;cheapest;rate\n");
@@ -36,7 +36,7 @@ fn who_is_hot_and_interpreted_all_along_is_told() {
     let finding = analysis.findings.iter().find(|finding| finding.rule == "stays-interpreted").expect("it");
     assert!(finding.subject.starts_with("rate in "), "{}", finding.subject);
     assert_eq!(finding.confidence, Confidence::High);
-    // 80 % of the work; compiled code takes half of it at the most.
+    // 80 % of the work. Compiled code takes at most half of it.
     assert!((finding.gain.high - 0.8).abs() < 0.06, "{:?}", finding.gain);
     assert!((finding.gain.low - 0.37).abs() < 0.06, "{:?}", finding.gain);
     assert!(finding.evidence.len() == 2, "{:?}", finding.evidence);

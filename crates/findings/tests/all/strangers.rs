@@ -41,7 +41,8 @@ fn a_lone_worker_is_told_where_a_stranger_has_the_other_cpu() {
 
 #[test]
 fn who_waits_for_a_strangers_cpu_is_no_lone_worker() {
-    // A has no CPU: both are with others, and the one that it waits for would help nobody else.
+    // A is runnable: other threads use both CPUs, and the thread that it waits for would help no other
+    // thread.
     let (queued, parked) = ("r".repeat(38), "c".repeat(39));
     let (first, second) = (".".to_owned() + &"0".repeat(38), "1".repeat(41));
     check_lanes(&format!(
@@ -67,7 +68,7 @@ fn threads_bound_to_one_cpu_are_told_though_a_stranger_has_the_other() {
 
 #[test]
 fn who_works_alone_at_the_end_because_a_stranger_had_its_cpu_is_no_serial_section() {
-    // Both have eleven ticks of work; a stranger had B's CPU for eight.
+    // Both have eleven ticks of work. Another program used B's CPU for eight.
     let analysis = check_lanes(
         "@cpus 2\n@j join\n@k join\n\
          main     0jjjjjjjjjjj0kkkkkkk0\n\
@@ -125,7 +126,8 @@ fn alone_in_what_all_do_is_an_uneven_end() {
 
 #[test]
 fn who_is_kept_from_other_cpus_goes_on_when_it_did() {
-    // The holder of the lock may only use the first CPU, where another has more to say; a stranger leaves gaps on the other.
+    // The lock's holder may only use the first CPU, which a thread with a higher priority uses. Another
+    // program leaves gaps on the other CPU.
     let (waits, queues) = ("m".repeat(200), "r".repeat(200));
     let (runs, stranger) = ("0".repeat(200), "1111111.11".repeat(20));
     let (_, trace) = trace_of_lanes(&format!(
@@ -164,7 +166,7 @@ fn the_way_to_a_cpu_takes_its_time_in_a_replay_too() {
     let replays = Replays::new(facts);
     let off = replays.wall_ns() as f64 / trace.wall().0 as f64 - 1.0;
     assert!(off.abs() <= 0.01, "the replay with nothing changed is off by {off}");
-    // Who runs as soon as it is woken needs no way: that is a third of the run.
+    // A thread that runs as soon as it is woken has no delay. That is a third of the run.
     let waits = Charge::of(&trace, |slice| slice.state == ThreadState::Blocked);
     let (gain, ..) = forecast(facts, &[Change::AtOnce(waits)], &replays).gain();
     assert!((gain - 1.0 / 3.0).abs() < 0.02, "{gain}");

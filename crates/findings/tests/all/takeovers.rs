@@ -1,4 +1,4 @@
-//! What a runtime's own thread takes from who is in a call, and hands to others.
+//! Resources that a runtime's own thread takes from threads in a call, and hands to others.
 
 use holdup_events::tables::Mapping;
 use holdup_findings::analyse;
@@ -8,7 +8,7 @@ use holdup_testkit::check::trace_of_lanes;
 
 const TICK_NS: u64 = 1_000_000;
 
-/// A is in a call; S, behind a sleep, lets B go on with what A had.
+/// A is in a call. S, after a sleep, hands A's resource to B.
 fn taken_over(ticker: &str) -> Vec<String> {
     let idle = "runtime.mcall;runtime.schedule;runtime.findRunnable;runtime.stopm;runtime.futexsleep";
     let (_, trace) = trace_of_lanes(&format!(
@@ -39,7 +39,8 @@ fn a_thread_of_the_program_that_wakes_another_behind_a_sleep_is_waited_for_itsel
     assert_eq!(steps, ["S sleep 3", "S useful 1", "B useful 6"]);
 }
 
-/// A runtime's clock goes on by itself: who waited for it (for its end, when the program ends) did something else before.
+/// A runtime's clock continues by itself. A thread that waited for it (for its exit, at the end of the
+/// program) worked before.
 #[test]
 fn a_runtimes_clock_is_on_the_path_since_it_is_waited_for() {
     let steps = |ticker: &str| {
@@ -61,7 +62,7 @@ fn a_runtimes_clock_is_on_the_path_since_it_is_waited_for() {
     assert_eq!(steps("main.tick"), ["S sleep 7", "S useful 1", "A useful 2"]);
 }
 
-/// That it looks again and again nobody can change; of a thread of the program's own it is told.
+/// Users cannot change the periodic check of a runtime's thread. For a thread of the program it is reported.
 #[test]
 fn a_runtimes_looking_is_no_finding() {
     let looking = |ticker: &str| {
@@ -76,7 +77,7 @@ fn a_runtimes_looking_is_no_finding() {
     assert!(looking("main.tick") && !looking("runtime.sysmon"));
 }
 
-/// Nor does anybody wait for such a thread's sleeps, however many they are: the program waits for what else it is in.
+/// No thread waits for such a thread's sleeps, however many there are. The program waits for other events.
 #[test]
 fn a_runtimes_sleeping_is_no_finding() {
     let sleeping = |ticker: &str| {
@@ -91,8 +92,8 @@ fn a_runtimes_sleeping_is_no_finding() {
     assert!(sleeping("main.tick") && !sleeping("runtime.sysmon"));
 }
 
-/// A runtime's worker that sleeps a moment, with nothing to do, before it looks for work again is not a sleep that was asked for: what
-/// the stacks of some of its sleeps tell goes for the others.
+/// An idle worker of a runtime sleeps briefly before it searches for work again. This is no sleep that the
+/// program requested. The stacks of some of its sleeps decide for the others.
 #[test]
 fn a_worker_that_sleeps_before_it_looks_again_is_no_finding() {
     let sleeping = |place: &str| {
@@ -110,7 +111,8 @@ fn a_worker_that_sleeps_before_it_looks_again_is_no_finding() {
     assert_eq!(sleeping("runtime.findRunnable;runtime.stealWork"), (false, false));
 }
 
-/// A thread that looks after the runtime alone and waits with a time-out has no clock that anybody asked for; a pool's worker may have.
+/// A thread that only maintains the runtime, and waits with a timeout, has no clock that the program
+/// requested. A pool's worker may have one.
 #[test]
 fn a_runtimes_own_thread_without_anything_to_do_does_not_sleep_for_anybody() {
     let sleeping = |name: &str, idle: &str| {

@@ -1,11 +1,11 @@
-//! Locks of tasks: told by who lets them go, since no thread waits for them.
+//! Locks of tasks, shown by the threads that release them, because no thread waits for them.
 
 use holdup_events::Trace;
 use holdup_events::tables::Wakeups;
 use holdup_findings::{Analysis, Confidence, analyse};
 use holdup_testkit::check::{check_lanes, trace_of_lanes};
 
-/// A idles until B wakes it with that stack; B has samples with this one, if there is one.
+/// A is idle until B wakes it with stack `waker`. If `sample` is not empty, B has samples with it.
 fn analysed(waker: &str, sample: &str) -> Analysis {
     let (_, mut trace) = trace_of_lanes(&format!(
         "@cpus 2\n@c park\n@repeat 60\n@samples B 0..1 user {waker}\n@samples B 1..2 user {sample}\n\
@@ -64,7 +64,8 @@ fn is_silent_where_tasks_hand_each_other_work() {
     assert!(analysis.findings.iter().all(|one| one.rule != "task-lock"), "{:#?}", analysis.findings);
 }
 
-/// The upper end of what syncs cost a program that a sleeper beside them makes last as long: a replay keeps the sleeps.
+/// The upper bound of the cost of syncs, in a program that a concurrent sleeper makes last as long. A replay
+/// keeps the sleeps.
 fn syncs_cost(stack: &str) -> f64 {
     let analysis = check_lanes(&format!(
         "@cpus 2\n@d disk 75\n@s sleep\n@repeat 30\n@stack d {stack}\n\

@@ -1,9 +1,10 @@
-//! Tasks that sleep: the thread that carries them waits for the first clock, and only their stacks tell whose it is.
+//! Tasks that sleep. Their thread waits for the first timer, and only stacks show whose timer it is.
 
 use holdup_findings::analyse;
 use holdup_testkit::check::trace_of_lanes;
 
-/// A sleeps 8 of 10 ticks, five times a period, and is sampled at the ticks on these stacks; what is said, and advised.
+/// A sleeps 8 of 10 ticks, five times a period, and is sampled at these ticks on these stacks. Returns the
+/// summary and the advice.
 fn told(tick_ns: u64, stacks: &[(&str, &str)]) -> (String, String) {
     let samples: String =
         stacks.iter().map(|(ticks, stack)| format!("@samples A {ticks} user {stack}\n")).collect();
@@ -39,7 +40,7 @@ fn a_clock_beside_another_wait_is_no_sleep() {
         "main;app::ask;tokio::time::timeout::Timeout<T>::poll;tokio::time::sleep::Sleep::poll_elapsed";
     let (said, _) = told(120_000, &[("8..10", beside)]);
     assert!(!said.contains("It is tasks"), "{said}");
-    // A few may be of anybody.
+    // A few samples may belong to any thread.
     let (said, _) = told(120_000, &[("8..9", TAKE), ("18..20", "main;app::serve")]);
     assert!(!said.contains("It is tasks"), "{said}");
 }

@@ -1,4 +1,5 @@
-//! Locks of tasks where probes told the waits: which, who held it meanwhile, and who could have run a waiting task.
+//! Locks of tasks whose waits probes recorded: the lock, its holder, and the threads that could have run a
+//! waiting task.
 
 use holdup_events::tables::{TaskWaitRow, TaskWindowRow};
 use holdup_events::{StackId, Timestamp, Trace};
@@ -11,8 +12,8 @@ const WAITS: &str = "runtime.goexit;main.count;sync.(*Mutex).Lock;internal/sync.
 const JOINS: &str = "runtime.goexit;main.main;sync.(*WaitGroup).Wait;sync.runtime_SemacquireWaitGroup;runtime.semacquire1;runtime.(*semaRoot).queue";
 const LETS_GO: &str = "runtime.goexit;main.count;main.count.deferwrap1;sync.(*Mutex).Unlock;internal/sync.(*Mutex).unlockSlow;internal/sync.runtime_Semrelease;runtime.semrelease1;runtime.readyWithTime";
 
-/// A runs for 6 ms of each 10 and then waits for the disk; B, C and D have nothing to run. `waiting` tasks wait all along for the lock
-/// that A lets go each time, and `told` is when that was looked at (ms).
+/// A runs for 6 ms of each 10 and then waits for the disk. B, C and D are idle. `waiting` tasks wait
+/// throughout for the lock that A releases each time. `told` are the recorded windows (ms).
 fn analysed(begins: &str, waiting: u32, told: &[(u64, u64)]) -> Analysis {
     let (_, mut trace) = trace_of_lanes(&format!(
         "@cpus 4\n@c park\n@d disk 75\n@repeat 60\n@samples A 0..1 user {begins}\n@samples A 1..2 user {LETS_GO}\n\
@@ -70,7 +71,7 @@ fn the_lock_is_named_with_how_many_waited_and_what_its_holders_did() {
         "{:?}",
         finding.advice
     );
-    // That the holder waits for the disk is told with it.
+    // The holder's wait for the disk is reported as a symptom.
     let told = |symptom: &&Symptom| symptom.finding.rule == "sync-per-item";
     let symptom = analysis.symptoms.iter().find(told).expect("a symptom");
     assert_eq!(analysis.findings[symptom.root].rule, "task-lock");
@@ -97,7 +98,8 @@ fn who_lets_several_go_on_held_it_since_the_first_waited() {
     assert_eq!(locks[0].meanwhile, [(Held::Ran, 2_300_000)]);
 }
 
-/// Beside A's 6 ms of 10, one more runs or three more; and while A waits, all could be done at once.
+/// In addition to A's 6 ms of 10, one more thread runs, or three more. While A waits, all tasks could run in
+/// parallel.
 #[test]
 fn not_more_threads_could_have_run_than_tasks_waited() {
     let high = |waiting| found(&analysed(WAITS, waiting, &[(0, 600)])).map_or(0.0, |found| found.gain.high);
@@ -105,7 +107,7 @@ fn not_more_threads_could_have_run_than_tasks_waited() {
     assert!((one - 0.7).abs() < 0.01 && (three - 0.85).abs() < 0.01, "{one} {three}");
 }
 
-/// Looked at in a tenth of the time: what idled in between is as when it was looked at.
+/// Recorded for a tenth of the time. The idle time between windows counts like that in the windows.
 #[test]
 fn windows_speak_for_the_time_between_them() {
     let windows: Vec<(u64, u64)> = (0..3).map(|nth| (200 * nth, 200 * nth + 20)).collect();
@@ -125,7 +127,7 @@ fn is_silent_where_tasks_wait_for_each_other_but_for_no_lock() {
     assert!(found(&analysis).is_none(), "{:#?}", analysis.findings);
 }
 
-/// Who began to wait before looking did is told by who lets go: of which lock that is, the others say.
+/// A wait that began before the window is known from its release. Other waits show the lock.
 #[test]
 fn a_wait_that_began_before_is_for_the_lock_that_its_waker_lets_go() {
     let mut trace = three_waits(WAITS);
@@ -139,7 +141,7 @@ fn a_wait_that_began_before_is_for_the_lock_that_its_waker_lets_go() {
     assert!(analyse(&trace).derived.task_locks.locks.is_empty());
 }
 
-/// These lanes, with the stacks of who begins to wait and of who lets go.
+/// These lanes, with the stacks at the begin of a wait and at a release.
 fn with_stacks(lanes: &str, begins: &str) -> (Trace, [StackId; 2]) {
     let (_, mut trace) = trace_of_lanes(&format!(
         "@cpus 2\n@samples A 0..1 user {begins}\n@samples A 1..2 user {LETS_GO}\n{lanes}"
@@ -149,7 +151,7 @@ fn with_stacks(lanes: &str, begins: &str) -> (Trace, [StackId; 2]) {
     (trace, stacks)
 }
 
-/// Three waits for one thing.
+/// Three waits for one object.
 fn three_waits(begins: &str) -> Trace {
     let (mut trace, stacks) = with_stacks("A  000000\nB  111111\n", begins);
     let at = |ms: u64| Timestamp(trace.start().0 + ms * 1_000_000);
@@ -167,7 +169,7 @@ fn three_waits(begins: &str) -> Trace {
     trace
 }
 
-/// The recording goes on behind the process' end: that is no time in which nobody waited.
+/// The recording continues after the process exit. That time does not count as time without waiters.
 #[test]
 fn how_many_wait_is_told_of_the_time_in_which_it_was_looked_at() {
     let mut trace = three_waits(WAITS);

@@ -6,7 +6,8 @@ use holdup_findings::analyse;
 use holdup_findings::finding::Confidence;
 use holdup_testkit::check::{check_lanes, trace_of_lanes};
 
-/// Two workers of a pool in `Pool`; `A` and `B` are in these stacks for so many of each ten ticks, then wait for work.
+/// Two workers of a pool in `Pool`. `A` and `B` are in these stacks for the given part of each ten ticks,
+/// then wait for work.
 fn picture(stacks: &[(&str, u64)]) -> String {
     let mut picture = "@repeat 20\n@p park\n@stack p clone;Pool.work;Pool.sleep;__futex_wait\n".to_owned();
     let mut from = 0;
@@ -34,12 +35,13 @@ fn handing_out_takes_longer_than_the_tasks() {
     let finding = analysis.findings.iter().find(|finding| finding.rule == "fine-tasks").expect("a finding");
     assert_eq!(finding.confidence, Confidence::Medium);
     assert_eq!(finding.subject, "tasks through Pool.push");
-    // Nine tenths of the work, of which a tenth is left at the most; the rest, too, if the pool waits for nobody else.
+    // Nine tenths of the work, of which at most a tenth is left. The rest goes too, if the pool waits for no
+    // other thread.
     assert!((0.6..0.82).contains(&finding.gain.low), "{:?}", finding.gain);
     assert!((0.8..=1.0).contains(&finding.gain.high), "{:?}", finding.gain);
     let pool = &analysis.derived.tasks[0];
     assert_eq!((pool.unit.as_str(), pool.samples), ("Pool", 360));
-    // Of twelve ticks each thread runs for eleven, ten of which are sampled.
+    // Each thread runs for eleven of twelve ticks, ten of which are sampled.
     assert_eq!((pool.giving_ns, pool.task_ns), (264_000_000, 44_000_000));
     assert_eq!(pool.tasks[0].0, "Fib.task");
 }
@@ -57,7 +59,8 @@ fn a_virtual_machine_is_no_pool() {
     assert!(!is_told("/usr/lib/jvm/lib/server/libjvm.so"));
 }
 
-/// What a compiler gives no names is many functions, of which some wait and others work: those of one source file are not all that wait.
+/// Code without names consists of many functions, some of which wait and others work. Not all functions of
+/// one source file wait.
 #[test]
 fn code_without_names_is_no_pool() {
     let is_told = || {
@@ -123,12 +126,13 @@ fn a_pool_that_looks_for_work_in_vain_has_no_tasks_too_many() {
 
 #[test]
 fn a_channel_calls_nobody() {
-    // Both threads are loops of the program, which ask the channel: what it calls is not a task.
+    // Both threads are loops of the program that call the channel. The channel's callees are not tasks.
     let (give, take) = ("clone;Main.produce;Pool.push", "clone;Main.consume;Pool.take");
     pool(&[(give, 5), (take, 4), ("clone;Main.consume", 1)], "@silent fine-tasks\n");
 }
 
-/// Beside a pool whose tasks work there is another process, whose pool does less, and whose tasks are too small.
+/// Next to a pool with large tasks there is another process, whose pool does less, with tasks that are too
+/// small.
 #[test]
 fn a_large_pool_does_not_hide_a_fine_one() {
     let mut text = picture(&[(GIVING, 2), (TAKING, 2), (TASK, 6)]) + "@cpus 4\n";

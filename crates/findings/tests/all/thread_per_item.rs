@@ -5,7 +5,8 @@ use holdup_events::tables::Mapping;
 use holdup_findings::{Analysis, Confidence, analyse};
 use holdup_testkit::check::{check_lanes, confidence, trace_of_lanes};
 
-/// One thread that starts others, each of which is there for `ticks`; `inside` of four samples of theirs are inside the kernel.
+/// One thread that starts others, each of which lives for `ticks`. `inside` of four of their samples are in
+/// the kernel.
 fn short_threads(number: usize, ticks: usize, inside: usize) -> Analysis {
     let all = number * ticks;
     let mut text = "@cpus 2\n@tick 100000\n".to_owned();
@@ -29,7 +30,7 @@ fn thread_per_item_fires_where_starting_takes_the_time() {
     let analysis = short_threads(200, 2, 3);
     let finding = &analysis.findings.iter().find(|finding| finding.rule == "thread-per-item").unwrap();
     assert!(finding.subject == "200 short threads of starter, started in each_item", "{finding:#?}");
-    // 7 of 8 samples; handing over would take 10 µs of the 400 that the two have for each.
+    // 7 of 8 samples. A handover would take 10 µs of the 400 that the two have for each.
     assert!(
         (0.87..0.91).contains(&finding.gain.high) && (0.78..0.86).contains(&finding.gain.low),
         "{:?}",
@@ -38,8 +39,8 @@ fn thread_per_item_fires_where_starting_takes_the_time() {
     assert_eq!(finding.confidence, Confidence::High);
 }
 
-/// OpenMP's runtime ends threads that the next region does not use, and starts new ones for a larger region: the program's
-/// code asks for regions, not for threads.
+/// OpenMP's runtime ends threads that the next region does not use, and starts new ones for a larger region.
+/// The program's code requests regions and no threads.
 #[test]
 fn advice_for_a_runtime_that_starts_threads_per_region_is_how_to_keep_them() {
     let found = |library: &str| {
@@ -72,7 +73,7 @@ fn advice_for_a_runtime_that_starts_threads_per_region_is_how_to_keep_them() {
     assert!(advice.contains("thread pool"), "{advice}");
 }
 
-/// The starter waits for each thread before it starts the next; beside them there is one that stays.
+/// The starter waits for each thread before it starts the next. One other thread stays.
 #[test]
 fn threads_that_are_waited_for_one_by_one_are_told_so() {
     let mut text = "@cpus 2\n@tick 100000\n@j join\n".to_owned();
@@ -98,7 +99,7 @@ fn threads_that_are_waited_for_one_by_one_are_told_so() {
     assert!(!finding.advice[0].contains("std::async"), "who starts them works meanwhile: {finding:#?}");
 }
 
-/// Two or three at a time sleep for most of their lives: without what it takes to start them that stays.
+/// Two or three at a time sleep for most of their lives. This time remains without the cost of starting them.
 #[test]
 fn what_short_threads_wait_for_outside_is_not_for_their_being_started() {
     let mut text = "@cpus 4\n@tick 100000\n@s sleep\n".to_owned();
@@ -131,8 +132,8 @@ fn threads_that_work_or_are_few_or_stay_are_no_items() {
     silent(check_lanes(&lanes));
 }
 
-/// Workers of Node, `number` one after the other, each of `ticks` milliseconds; `inside` of four samples of theirs are of what is built up
-/// for each.
+/// Workers of Node, `number` one after another, each of `ticks` milliseconds. `inside` of four of their
+/// samples are set-up for the worker.
 fn workers(number: usize, ticks: usize, inside: usize) -> Analysis {
     let mut text = "@cpus 2\n@s sleep\n".to_owned();
     let mut lanes = format!("node  {}\n", "s".repeat(number * ticks + 2));
@@ -162,7 +163,7 @@ fn interpreters_that_are_made_for_each_piece_are_told_with_what_is_known_of_them
     assert!(finding.subject == "40 short threads of node", "{finding:#?}");
     assert!(finding.summary[1].contains("an isolate and an environment of Node are made"), "{finding:#?}");
     assert!(finding.advice[0].contains("piscina"), "{finding:#?}");
-    // Half is known to be for their start; nothing tells whether the rest is.
+    // Half is known to be start-up. For the rest it is not known.
     let gain = finding.gain;
     assert!((0.4..0.5).contains(&gain.low) && gain.high > 0.95, "{gain:?}");
     assert_eq!(finding.confidence, Confidence::Medium);
@@ -176,7 +177,8 @@ fn workers_that_stay_or_are_a_pool_or_work_are_no_items() {
     }
 }
 
-/// A server that waits for connections for most of the time, each of which gets a thread; `wait` is how it waits.
+/// A server that waits for connections most of the time, and starts a thread for each. `wait` is its kind of
+/// wait.
 fn idle_server(wait: &str, (ticks, inside): (usize, &str)) -> Analysis {
     let mut text = format!("@cpus 4\n@tick 100000\n@s {wait}\n");
     let each = ticks + 40;

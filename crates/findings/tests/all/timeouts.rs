@@ -6,7 +6,7 @@ use holdup_findings::finding::{Confidence, Finding};
 use holdup_findings::{Analysis, analyse};
 use holdup_testkit::check::{check_lanes, trace_of_lanes};
 
-/// `A` waits for an answer for 30 ticks at the most, then does what `between` says, ten times.
+/// `A` waits for a response for at most 30 ticks, then has the activity `between`, ten times.
 fn picture(function: &str, between: &str) -> String {
     let (waits, work) = ("s".repeat(30), "1".repeat(30 + between.len() + 2));
     format!(
@@ -38,7 +38,8 @@ fn who_asks_for_the_same_again_and_again_looks_by_the_clock() {
     check_lanes(&(picture("ask", "") + "@silent answer-timeout\n"));
 }
 
-/// `A` and `B` connect four times, by a wait like this of so many ticks of 10 ms each, while the kernel counted so much of the network.
+/// `A` and `B` connect four times, by a wait of `ticks` ticks of 10 ms each. The kernel's network counters
+/// are `again` and `full`.
 fn connecting(wait: &str, ticks: usize, (again, full): (u64, u64)) -> Analysis {
     let waits = "c".repeat(ticks);
     let (_, mut trace) = trace_of_lanes(&format!(
@@ -80,7 +81,7 @@ fn a_wait_for_a_descriptor_may_be_for_a_connection() {
     assert_eq!(retried(connecting("multiplex 7", 101, (3, 30))), None, "others sent these packets");
 }
 
-/// An answer each second, beside: where some connect, only these are told.
+/// Also a response each second. If threads connect, only these are reported.
 #[test]
 fn of_waits_the_surest_are_told() {
     let (_, mut trace) = trace_of_lanes(&format!(

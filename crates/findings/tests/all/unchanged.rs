@@ -1,4 +1,4 @@
-//! The replay with nothing changed takes as long as the recording, on pictures of what it must get right for that.
+//! An unchanged replay takes as long as the recording, on pictures of the behaviour that this requires.
 
 use holdup_events::event::WakeContext;
 use holdup_events::tables::{Wakeup, Wakeups};

@@ -3,7 +3,8 @@
 use holdup_findings::analyse;
 use holdup_testkit::check::trace_of_lanes;
 
-/// A waits until its time is up, and then wakes B, who wakes it at other times; what is said of that, and what to do first.
+/// A waits until its timeout, and then wakes B, which wakes it at other times. Returns the summary and the
+/// first advice.
 fn told(reason: &str, beside: &str) -> (String, String) {
     told_by("A  cccccccc00c0  holds d 8..9\n", reason, beside)
 }
@@ -36,7 +37,7 @@ fn who_sleeps_waits_for_nobody() {
     assert!(!said.contains("for another thread") && !advice.starts_with("Tell"), "{said} {advice}");
 }
 
-/// Who looks and wakes nobody may have found nothing.
+/// A thread that checks and wakes no other thread may have found nothing.
 #[test]
 fn who_wakes_nobody_behind_it_may_have_waited_for_the_time() {
     let (said, _) = told_by("A  cccccccc00c0\n", "park", "C  cccccccc2222  holds d 8..9\n");
@@ -45,7 +46,8 @@ fn who_wakes_nobody_behind_it_may_have_waited_for_the_time() {
     assert!(!said.contains("for another thread"), "{said}");
 }
 
-/// Who is never told waits on a condition variable so as to be woken when the program ends: the time is what it waits for.
+/// A thread that is never signalled waits on a condition variable to be woken at the program's exit. It waits
+/// for the timeout.
 #[test]
 fn who_is_told_by_nobody_ever_waits_for_the_time() {
     let (said, _) = told_by("A  cccccccc0000  holds d 8..9\n", "park", "");

@@ -1,4 +1,4 @@
-//! Verdicts that are easily mistaken for each other: pictures that differ in the one thing that decides.
+//! Verdicts that are easily confused: pictures that differ only in the deciding detail.
 
 use holdup_events::Trace;
 use holdup_events::recording::MemoryUse;
@@ -18,7 +18,7 @@ fn in_kernel(trace: &mut Trace, names: &[&str]) {
     }
 }
 
-/// Waits of A for `m`, of C for `n`, and of D for `o`; B has them all.
+/// Waits of A for `m`, of C for `n`, and of D for `o`. B holds all three.
 const THREE_WORDS: &str = "@cpus 4\n@n lock\n@o lock\n@repeat 20\n\
      A  0000mmmm\n\
      B  11111111  holds m 0..8  holds n 0..8  holds o 0..8\n\
@@ -141,7 +141,7 @@ fn a_straggler_that_a_stranger_keeps_from_its_cpu_is_a_hint() {
     assert_eq!(confidence_of("backup "), Confidence::High);
 }
 
-/// A works in memory that it gets; `call` is made between.
+/// A works in memory that it allocates. `call` is made in between.
 fn faulting(call: &str) -> (Trace, Analysis) {
     let picture = format!(
         "@cpus 2\n@repeat 20\n\
@@ -165,7 +165,7 @@ fn memory_that_is_given_back_and_got_again_is_more_than_a_hint() {
     let (_, analysis) = faulting("11 start_thread;main;free;unmap_page_range");
     assert_eq!(confidence(&analysis, "page-fault-storm"), Some(Confidence::Medium));
     let finding = of_rule(&analysis, "page-fault-storm").unwrap();
-    // What goes by in giving it back is a quarter; a forecast of that may be off by 5.5 points.
+    // A quarter is spent on freeing. The margin of its forecast is 5.5 points.
     assert!(finding.gain.high > 0.95 && (0.18..0.22).contains(&finding.gain.low), "{finding:#?}");
 }
 
@@ -178,7 +178,7 @@ fn what_a_command_took_beyond_its_peak_it_took_again() {
         of_rule(&analyse(&trace), "page-fault-storm").unwrap().gain.low
     };
     assert!(low(40_960) > 0.8, "{}", low(40_960));
-    // All that it took it had at one time; a larger page may be more than was counted.
+    // All of its memory was allocated at the same time. A larger page may exceed the counted memory.
     for peak_bytes in [4_096_000, 10_000_000] {
         assert!((0.18..0.22).contains(&low(peak_bytes)), "{}", low(peak_bytes));
     }
@@ -192,7 +192,8 @@ fn memory_that_is_got_once_is_a_hint() {
 
 #[test]
 fn both_sides_of_a_delayed_acknowledgement_lose_the_same_time() {
-    // Timers are late by up to two ticks of 4 ms. Who waits is told, whoever has the CPUs.
+    // Timers are late by up to two ticks of 4 ms. The waiting thread is reported, whichever threads use the
+    // CPUs.
     let analysis = check_lanes(
         "@cpus 2\n@n socket\n@repeat 20\n\
          A     00nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn\n\
@@ -207,7 +208,7 @@ fn both_sides_of_a_delayed_acknowledgement_lose_the_same_time() {
 
 #[test]
 fn long_calls_are_no_storm_though_their_number_is_not_well_known() {
-    // 6,000 calls a second, give or take as many: at the least 50 µs each, were there twice as many.
+    // 6,000 calls a second, ± as many. The lower bound is 50 µs each, with twice as many calls.
     check_lanes(
         "@cpus 1\n@repeat 50\n@silent syscall-storm\n\
          @calls 10..20 0 10\n@calls 40..50 0 20\n@calls 110..120 0 10\n@calls 140..150 0 200\n\
@@ -215,7 +216,8 @@ fn long_calls_are_no_storm_though_their_number_is_not_well_known() {
          @samples A 4..5 user main;get\n@samples A 5..6 0 main;get\n\
          A  000000\n",
     );
-    // A million a second, as badly known: they are short, or it cannot be told, and the samples say so.
+    // A million a second, with the same uncertainty. They are short, or it is not known, and the summary
+    // states that.
     check_lanes(
         "@cpus 1\n@repeat 50\n\
          @calls 10..20 0 2000\n@calls 40..50 0 4000\n@calls 110..120 0 2000\n@calls 140..150 0 40000\n\
@@ -241,7 +243,7 @@ fn who_works_on_alone_because_of_a_stranger_is_no_serial_section() {
     let rules: Vec<&str> = sure.map(|finding| finding.rule).collect();
     assert_eq!(rules, ["noisy-neighbour"], "{:#?}", analysis.findings);
     assert_eq!(confidence(&analysis, "barrier-straggler"), Some(Confidence::Low));
-    // Without a stranger it has more work, and that is told.
+    // Without another program it has more work, and that is reported.
     let analysis = check_lanes(
         "@cpus 2\n@b barrier\n@repeat 20\n@silent noisy-neighbour\n\
          A       000000000  holds b 0..9\n\

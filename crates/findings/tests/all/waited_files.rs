@@ -1,4 +1,4 @@
-//! Which files threads wait for, said where the disk is the cause.
+//! The files for which threads wait, in findings whose cause is the disk.
 
 use holdup_events::tables::CallObject;
 use holdup_events::{ObjectKind, Trace};
@@ -6,7 +6,7 @@ use holdup_findings::analyse;
 use holdup_findings::derive::waited_files;
 use holdup_testkit::check::trace_of_lanes;
 
-/// A syncs a file, over and over; each third time another one.
+/// A syncs a file repeatedly, and another file each third time.
 fn syncing() -> Trace {
     let (_, mut trace) = trace_of_lanes("@cpus 2\n@d disk 75\n@e disk 75\n@repeat 30\nA  0ddd0ddd0eee\n");
     let mut objects = Vec::new();
@@ -29,7 +29,7 @@ fn the_file_of_most_of_the_waiting_is_named() {
     assert_eq!(said, "67 % of it is for /data/ledger.db, one of 2 files.");
 }
 
-/// Of a file whose name nobody noted nothing is said, and its time stays in the whole.
+/// A file whose name was not recorded is not reported, and its time stays in the total.
 #[test]
 fn a_file_without_a_name_is_none_and_counts() {
     let mut trace = syncing();

@@ -1,4 +1,4 @@
-//! For whom threads wait at sockets.
+//! The peers for which threads wait at sockets.
 
 use holdup_events::tables::CallObject;
 use holdup_events::{ObjectKind, Trace};
@@ -49,7 +49,7 @@ fn each_wait_is_for_the_other_end_of_its_socket() {
     assert_eq!((peers.rows[0].connections, peers.rows[0].longest_ns), (1, 6_000_000));
 }
 
-/// A server has as many other ends as clients: they are told by where they came.
+/// A server has as many peers as clients. They are identified by the port to which they connected.
 #[test]
 fn clients_of_one_listener_are_told_together() {
     let peers = waited(
@@ -68,7 +68,7 @@ fn a_pair_of_sockets_has_no_address() {
     assert_eq!(peers.rows.iter().map(told).collect::<Vec<_>>(), [("A", PeerKind::Unknown, "", 1, 6)]);
 }
 
-/// Who polls for a pipe alone waits neither at a socket nor for whatever comes.
+/// A poll for a single pipe waits neither at a socket nor for arbitrary descriptors.
 #[test]
 fn polls_for_one_pipe_are_none_of_it() {
     let (_, mut trace) = trace_of_lanes("@cpus 2\n@f multiplex 7\nA  0ffff0\n");

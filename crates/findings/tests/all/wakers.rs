@@ -1,4 +1,4 @@
-//! Waker chains: sums that hold whatever was drawn, and pictures whose truth one can count.
+//! Waker chains: sums that hold for every random sample, and pictures with a countable truth.
 
 use std::collections::BTreeMap;
 
@@ -79,7 +79,7 @@ fn derive(trace: &Trace) -> Profile {
 fn a_chain_follows_the_wakers_that_waited_meanwhile() {
     let (mut trace, stacks) = threads_with_stacks();
     let wait = Some(stacks["wait"]);
-    // A waits 100..900. B, which wakes it, itself waited 200..800 for C; C's wait for D was over before.
+    // A waits 100..900. B, which wakes it, itself waited 200..800 for C. C's wait for D had ended before.
     let threads = [
         vec![(0, None), (100, wait), (900, None)],
         vec![(0, None), (200, wait), (800, None)],
@@ -190,8 +190,8 @@ fn chains_divide_what_the_profile_of_waits_has() {
     assert!(chained > SEEDS, "hardly any chain: {chained}");
 }
 
-/// Waits that two functions of one thread end, stacks of both sides drawn: over many draws the estimate of one
-/// function's time is right on average, and misses by as much as it says.
+/// Waits that two functions of one thread end, with sampled stacks of both sides. Over many random samples
+/// the estimate of one function's time is unbiased, and its scatter agrees with its stated error.
 #[test]
 fn sampled_wakers_are_unbiased_and_know_their_error() {
     const DRAWS: u64 = 200;

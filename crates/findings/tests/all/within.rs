@@ -1,4 +1,5 @@
-//! Two recordings of one run each, as pictures: what the blocks of time within them say of locks, syscalls and allocations.
+//! Two recordings of one run each, as pictures: locks, syscalls and allocations by blocks of time within
+//! them.
 
 use holdup_events::Trace;
 use holdup_events::recording::SourceState;
@@ -13,7 +14,7 @@ use holdup_testkit::check::trace_of_lanes;
 const QUESTION: Question =
     Question { seed: 0, matters: 0.03, risk: 0.05, more_is_better: false, resamples: 500, trimmed: 0.2 };
 
-/// Two threads, one of which waits for the other's lock for so many of each 8 ms, 60 times over.
+/// Two threads. One waits for the other's lock for `ticks` of each 8 ms, 60 times.
 fn waiting(ticks: usize) -> Trace {
     let waiter = "m".repeat(ticks) + &"0".repeat(8 - ticks);
     let picture = format!("@cpus 2\n@repeat 60\nA  {waiter}\nB  11111111  holds m 0..{ticks}\n");
@@ -53,7 +54,7 @@ fn a_lock_that_is_waited_for_longer_all_along_is_told_with_an_interval() {
     assert_eq!((count.a, count.b), (60.0, 60.0));
     assert!(!count.trend.is_change(), "{count:?}");
     assert_eq!(row.figure(Measure::TimeEach).unwrap().trend, Trend::More);
-    // What adds up to nothing over blocks has no interval, and no run was made anew.
+    // A maximum is no sum over blocks, so it has no interval. No run was repeated.
     assert_eq!(row.figure(Measure::Longest).unwrap().change, None);
     assert!(row.figures.iter().all(|figure| figure.runs_wanted.is_none()));
     let futex = found.rows.iter().find(|row| row.table == Table::Syscall && row.name == "futex");
@@ -94,7 +95,7 @@ fn bytes_that_are_allocated_all_along_are_told_and_a_burst_is_not() {
     let row = all(&all_along);
     assert_eq!((row.main().a, row.main().b, row.main().trend), (240e3, 720e3, Trend::More));
     assert_eq!(row.figure(Measure::Count).map(|count| (count.a, count.b)), Some((240.0, 240.0)));
-    // As many bytes, and all of them at the end: one block says nothing of the others.
+    // The same number of bytes, all at the end. One block does not represent the others.
     let wall = waiting(1).wall().0;
     let burst = all(&compared(&with(1000, 0), &with(3000, wall - wall / 100)));
     assert_eq!((burst.main().b, burst.main().trend), (720e3, Trend::Unclear), "{burst:?}");

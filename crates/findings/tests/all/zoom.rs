@@ -1,4 +1,4 @@
-//! Tiles, lanes and ranges against a plain walk over the slices, on random programs and on drawn ones.
+//! Tiles, lanes and ranges against a plain walk over the slices, on random programs and on pictures.
 
 use holdup_events::tables::ThreadState;
 use holdup_events::{CpuId, Duration, ThreadId, Timestamp, Trace};
@@ -215,7 +215,7 @@ fn ranges_add_up() {
     }
 }
 
-/// B held m, and was kept from its CPU by a stranger: that is why A waited.
+/// B held m, and another program used its CPU. That is why A waited.
 #[test]
 fn why_leads_to_who_had_the_holders_cpu() {
     let (_, trace) =
@@ -242,7 +242,7 @@ fn why_leads_to_who_had_the_holders_cpu() {
     assert_eq!(said[3], (Some(thread("stranger")), &what));
 }
 
-/// A was preempted on CPU 0, where the stranger went on, and found CPU 1 free at last.
+/// A was preempted on CPU 0, where the other program continued, and found CPU 1 free at the end.
 #[test]
 fn who_lost_its_cpu_was_behind_who_took_it() {
     let (_, trace) = trace_of_lanes("@cpus 2\nA 000rrrrr1111\nB 11111111....\n~stranger ...000000000\n");

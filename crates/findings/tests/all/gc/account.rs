@@ -20,7 +20,7 @@ fn a_pauses_time_is_told_apart_by_what_the_thread_did() {
     assert_eq!((gc.minor, gc.major, gc.lanes.len()), (ROUNDS, 0, 2));
     let us = |ns: u64| ns / 1000 / ROUNDS;
     let [a, b] = [&gc.lanes[0].times, &gc.lanes[1].times];
-    // Of A: 10 and 90 µs ran at a barrier, 390 slept there, 100 of work, 10 of the leader's own.
+    // A: 10 and 90 µs ran at a barrier, 390 slept there, 100 of work, 10 of the leader's own.
     let parts = [a.work_ns, a.wait_running_ns, a.wait_blocked_ns, a.queue_ns, a.other_ns].map(us);
     assert_eq!(parts, [110, 100, 390, 0, 0]);
     assert_eq!([b.work_ns, b.wait_running_ns].map(us), [204, 1]);
@@ -40,7 +40,7 @@ fn what_collections_cost_is_kept_of_a_run_part_by_part() {
         |rows: &[(&str, u64)]| rows.iter().map(|(name, us)| ((*name).to_owned(), *us)).collect::<Vec<_>>();
     let parts = [("(all)", 805), ("gc-work", 314), ("gc-wait", 491)];
     assert_eq!(rows_of(&trace(&late())), named(&parts));
-    // Of who has no collector it is known that nothing was.
+    // A program without a collector has no collections for certain.
     let mut without = trace(&late());
     (without.spans, without.lanes) = (Spans::default(), Vec::new());
     assert_eq!(rows_of(&without), named(&[("(all)", 0)]));

@@ -37,7 +37,7 @@ fn who_collects_since_another_is_full_would_collect_less_often_alone() {
     assert!(low_ns(&with(1 << 20)) < low_ns(&with(2 << 20)));
 }
 
-/// What is said of domains that share a collector.
+/// The sentences on domains that share a collector.
 fn told_apart(analysis: &Analysis) -> Vec<&String> {
     let lines = analysis.findings.iter().flat_map(|finding| &finding.summary);
     lines.filter(|line| line.contains("share a collector")).collect()

@@ -1,4 +1,4 @@
-//! Who comes late to a stop of the world.
+//! Threads that stop late for a stop-the-world pause.
 
 use holdup_events::Timestamp;
 use holdup_events::tables::ThreadState::{Blocked, Runnable, Running, Untracked};
@@ -16,7 +16,7 @@ fn stop_the_world_latecomer_names_who_had_the_cpu() {
     assert!(said.contains("hog") && said.contains("t2"), "{said}");
     assert!(finding.gain.high > 0.3 && finding.gain.low <= finding.gain.high, "{:?}", finding.gain);
     assert!(finding.evidence.iter().all(|row| row.thread == B));
-    // The same meetings are nobody else's.
+    // The same pauses belong to no other rule.
     assert!(of_rule(&analysis, "barrier-straggler").is_none());
 }
 
@@ -42,7 +42,7 @@ fn who_seldom_comes_to_a_stop_makes_it_cost_no_less() {
     assert!(finding.gain.high > 0.39, "{:?}", finding.gain);
 }
 
-/// A asks and B comes at once; who answers for a third domain comes at `comes`.
+/// A requests a pause and B arrives at once. The backup thread of a third domain arrives at `comes`.
 fn answered(comes: u64) -> Picture {
     Picture {
         slices: vec![
@@ -77,10 +77,10 @@ fn a_domain_with_nothing_to_do_is_what_the_others_wait_for() {
     let analysis = analyse(&trace(&answered(790)));
     let late = of_rule(&analysis, "stop-the-world-latecomer").expect("a finding");
     assert!(late.summary.join(" ").contains("1 domain with nothing to do"), "{late:#?}");
-    // Of A, 410 µs at the first barrier and 140 at the second; its work is 50 and the leader's 10.
+    // For A, 410 µs at the first barrier and 140 at the second. Its work is 50 and the leader's 10.
     assert!((0.54..0.7).contains(&late.gain.high), "{:?}", late.gain);
     assert_eq!(analysis.findings[0].rule, "stop-the-world-latecomer", "{:#?}", analysis.findings);
-    // Of B, whose handler takes 200 of 1000 µs behind the first barrier.
+    // For B, whose handler takes 200 of 1000 µs after the first barrier.
     let pressure = of_rule(&analysis, "gc-pressure").expect("a finding").gain;
     assert!((pressure.high - 0.2).abs() < 0.02, "{pressure:?}");
 }
@@ -99,7 +99,8 @@ fn a_domain_with_nothing_to_do_that_has_no_cpu_is_what_the_others_wait_for() {
     let late = of_rule(&analysis, "stop-the-world-latecomer").expect("a finding");
     assert!(late.summary.join(" ").contains("1 domain with nothing to do"), "{late:#?}");
     assert!(late.advice[0].contains("idle threads end"), "{:?}", late.advice);
-    // It had no CPU for nearly all of the 390 µs that the others waited at the first barrier; they work 60 to 200.
+    // It was runnable for nearly all of the 390 µs that the others waited at the first barrier. They work 60
+    // to 200.
     assert!((0.1..0.4).contains(&late.gain.low), "{:?}", late.gain);
     assert_eq!(analysis.findings[0].rule, "stop-the-world-latecomer", "{:#?}", analysis.findings);
 }

@@ -1,4 +1,5 @@
-//! What a runtime tells, laid over slices: the account of collections, the ledger, and the rules that judge them.
+//! A runtime's events, combined with slices: the account of collections, the ledger, and the rules that judge
+//! them.
 
 mod account;
 mod apart;
@@ -26,7 +27,7 @@ const B: ThreadId = ThreadId(1);
 const OTHER: ThreadId = ThreadId(2);
 /// A thread that answers for a domain with nothing to do: it sleeps until it is woken. Not in each picture.
 const ANSWERS: ThreadId = ThreadId(3);
-/// What it waits for.
+/// The wait's number.
 const TO_ANSWER: u32 = 1;
 /// When A wakes it, in microseconds from the begin of a round.
 const WOKEN: u64 = 401;
@@ -47,7 +48,7 @@ fn name(text: &str) -> u32 {
     NAMES.iter().position(|(_, known)| *known == text).unwrap() as u32
 }
 
-/// What happens in a round, in microseconds from its begin.
+/// The events of a round, in microseconds from its begin.
 #[derive(Default)]
 struct Picture {
     slices: Vec<(ThreadId, u64, ThreadState, u16)>,
@@ -59,7 +60,7 @@ fn allocated(thread: ThreadId, at: Timestamp) -> CounterRow {
     CounterRow { thread, at, lane: thread.0, name: name("minor_allocated"), value: 2 << 20 }
 }
 
-/// A wakes who answers, in each round, if it is in the picture.
+/// In each round, A wakes the backup thread, if it is in the picture.
 fn woken(picture: &Picture) -> Vec<Wakeup> {
     let answers = picture.slices.iter().any(|(thread, ..)| *thread == ANSWERS);
     let at = |round: u64| Timestamp(round * ROUND + WOKEN * 1000);
@@ -138,7 +139,7 @@ fn trace(picture: &Picture) -> Trace {
     }
 }
 
-/// A asks; B, which another program keeps from its CPU, comes 400 µs later.
+/// A requests a pause. B, displaced from its CPU by another program, arrives 400 µs later.
 fn late() -> Picture {
     Picture {
         slices: vec![
@@ -184,8 +185,8 @@ fn of_rule<'a>(analysis: &'a Analysis, rule: &str) -> Option<&'a Finding> {
     analysis.findings.iter().find(|finding| finding.rule == rule)
 }
 
-/// `late`, with a sample in each minor collection of each domain, and one of A's own work; every second one of A's collection is in
-/// a loop that waits if `spins`.
+/// `late`, with a sample in each minor collection of each domain, and one of A's own work. If `spins`, every
+/// second sample of A's collections is in a loop that waits.
 fn sampled(spins: bool) -> Trace {
     let mut trace = trace(&late());
     let frame = |function: &str, spin| Frame {

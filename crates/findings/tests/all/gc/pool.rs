@@ -1,4 +1,4 @@
-//! A runtime of which probes tell, that does not say what it allocates.
+//! A runtime that is observed by probes and does not report its allocations.
 
 use holdup_events::recording::{Host, Manifest};
 use holdup_events::tables::ThreadState::{Preempted, Runnable, Running};
@@ -22,7 +22,7 @@ on = "cpu"
 leaf = ["collect"]
 "#;
 
-/// `late` of a runtime of which probes tell, that does not say what it allocates.
+/// `late` for a runtime that is observed by probes and does not report its allocations.
 pub fn untold() -> Trace {
     let mut trace = sampled(true);
     trace.frames[1] = Frame { function: "collect".into(), spin: FrameSpin::No, ..trace.frames[1].clone() };
@@ -57,19 +57,20 @@ fn pool() -> Descriptors {
 fn collections_of_a_runtime_that_does_not_say_what_it_allocates_are_judged_too() {
     let analysis = analyse_with(&untold(), &pool());
     let finding = of_rule(&analysis, "gc-heavy").expect("a finding");
-    // The 400 of A's 490 µs that it waits for B to stop are told as that.
+    // A waits 400 of its 490 µs for B to stop. They are reported as such.
     assert_eq!(finding.cost_ns / 1000 / ROUNDS, 110 + 90 + 204);
     assert!(of_rule(&analysis, "gc-pressure").is_none());
     let latecomer = of_rule(&analysis, "stop-the-world-latecomer").expect("a finding");
     assert_eq!(latecomer.advice.last().map(String::as_str), Some("POOL_HEAP=2G"));
-    // Of one that says it, gc-pressure knows more.
+    // For a runtime that reports its allocations, gc-pressure has more facts.
     let Trace { lanes, counters, .. } = trace(&late());
     let told = Trace { lanes, counters, ..untold() };
     let analysis = analyse_with(&told, &pool());
     assert!(of_rule(&analysis, "gc-heavy").is_none() && of_rule(&analysis, "gc-pressure").is_some());
 }
 
-/// Two threads on one CPU, which collect for themselves; each queues for it in its collections, or else in its own work.
+/// Two threads on one CPU, each with its own collections. Each is runnable in its collections, or else in its
+/// own work.
 fn crowded(in_collections: bool) -> Trace {
     let slices = vec![
         (A, 0, Running, 0),
@@ -110,7 +111,7 @@ fn who_wants_a_cpu_to_collect_on_is_the_collectors_matter() {
     assert!(of_rule(&analysis, "gc-heavy").is_some() && of_rule(&analysis, "oversubscription").is_none());
     let told = analysis.symptoms.iter().any(|symptom| symptom.finding.rule == "oversubscription");
     assert!(told, "{:#?}", analysis.findings);
-    // Who wants one for its own work is not.
+    // Threads that wait for a CPU for their own work do not count.
     let analysis = analyse_with(&crowded(false), &pool());
     assert!(of_rule(&analysis, "gc-heavy").is_some() && of_rule(&analysis, "oversubscription").is_some());
 }

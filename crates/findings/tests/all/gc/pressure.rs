@@ -12,7 +12,7 @@ fn gc_pressure_says_which_heap_would_halve_the_collections() {
     let finding = of_rule(&analysis, "gc-pressure").expect("a finding");
     // 2 MiB are 256 k words.
     assert!(finding.advice[0].contains("s=512k"), "{:?}", finding.advice);
-    // What they wait for the CPU that another program has is not the price of what they allocate.
+    // Waits for a CPU that another program uses are not due to the threads' allocations.
     assert!(finding.gain.low > 0.05 && (0.1..0.3).contains(&finding.gain.high), "{:?}", finding.gain);
 }
 
@@ -61,7 +61,7 @@ fn fast(site: &str) -> Trace {
     trace
 }
 
-/// Tells that this part of what was allocated was promoted.
+/// Adds events for the promotion of this share of the allocations.
 fn promote(trace: &mut Trace, part: f64) {
     trace.names.push(TellName { kind: SpanKind::User, text: "minor_promoted".into() });
     let name = trace.names.len() as u32 - 1;
@@ -78,7 +78,8 @@ fn who_allocates_fast_what_is_dead_at_once_is_named() {
     assert_eq!((finding.subject.as_str(), finding.confidence), ("compare", holdup_findings::Confidence::Low));
     let said = finding.summary.join(" ");
     assert!(said.contains("(100 stacks): compare 100 %"), "{said}");
-    // A third of what A runs, of which so many bytes can take nearly all; A could go on sooner, B could not.
+    // A third of A's running time. The allocated bytes can account for nearly all of it. Without it, A could
+    // continue sooner, B could not.
     assert!(finding.gain.low == 0.0 && (0.1..0.4).contains(&finding.gain.high), "{:?}", finding.gain);
 }
 
@@ -88,15 +89,15 @@ fn who_allocates_slowly_or_keeps_it_is_not() {
     let mut slowly = fast("compare");
     slowly.counters.iter_mut().for_each(|counter| counter.value /= 4);
     assert!(!hot(&slowly));
-    // As much is promoted as a fifth of what is allocated.
+    // The promoted bytes are a fifth of the allocated ones.
     let mut kept = fast("compare");
     promote(&mut kept, 0.2);
     assert!(!hot(&kept));
-    // Its runtime does not tell what is.
+    // Its runtime does not report promotions.
     let mut untold = fast("compare");
     untold.names.last_mut().expect("what fast told").text = "of_something_else".into();
     assert!(!hot(&untold));
-    // Collections begin because somebody else asks.
+    // Collections begin because another thread requests them.
     let mut asked = fast("compare");
     asked.frames[3].function = "caml_do_pending_actions_res".into();
     assert!(!hot(&asked));
