@@ -1,12 +1,13 @@
-//! Conditions on a function's arguments, `arg0 > 4096 && (arg1:s32 < 0 || arg2 & 4)`: in the words of the kernel's own filters
-//! of tracepoints, so that what is asked of a syscall and of a function is written alike.
+//! Conditions on a function's arguments, `arg0 > 4096 && (arg1:s32 < 0 || arg2 & 4)`.
 //!
-//! What is parsed is alternatives of comparisons that hold together: the kernel program goes through them in one pass, without
-//! a tree (`bpf/spans.h`).
+//! The syntax follows the kernel's tracepoint filters, so that conditions on syscalls and on functions are
+//! written alike. A condition is parsed into alternatives, each a conjunction of comparisons. The BPF program
+//! evaluates them in one pass, without a tree (`bpf/spans.h`).
 
 mod parse;
 
-/// Integers that are passed in registers; those behind them lie on the stack.
+/// Number of integer arguments passed in registers (System V ABI of x86-64). Further arguments are on the
+/// stack.
 pub const ARGUMENTS_MAX: u8 = 6;
 /// Comparisons of one condition, once it is alternatives of them. As in `struct wire_condition`.
 pub const COMPARISONS_MAX: usize = 8;
@@ -33,7 +34,7 @@ pub enum Relation {
 }
 
 impl Relation {
-    /// What holds exactly where this does not.
+    /// The negation of this relation.
     fn opposite(self) -> Relation {
         use Relation::{AnyBit, Equal, Less, LessOrEqual, More, MoreOrEqual, NoBit, NotEqual};
         match self {
@@ -49,12 +50,12 @@ impl Relation {
     }
 }
 
-/// What of a register an argument is: C leaves the bits above it as they come.
+/// The part of a register that an argument occupies. In C, the bits above it are undefined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Width {
     /// 1, 2, 4 or 8.
     pub bytes: u8,
-    /// It may be negative.
+    /// The value is sign-extended.
     pub is_signed: bool,
 }
 
@@ -67,7 +68,7 @@ pub struct Comparison {
     pub width: Width,
     /// How.
     pub relation: Relation,
-    /// With what; of a negative number all 64 bits of its two's complement.
+    /// Right-hand side. A negative number is given as its 64-bit two's complement.
     pub value: u64,
 }
 
@@ -78,13 +79,15 @@ pub struct Condition {
 }
 
 impl Condition {
+    /// Parses a condition.
+    ///
     /// # Errors
-    /// What is not understood in it, or that it is too long.
+    /// The part of `text` that is not valid, or that the condition has too many comparisons.
     pub fn parse(text: &str) -> Result<Condition, String> {
         Ok(Condition { alternatives: parse::parse(text)? })
     }
 
-    /// It holds where all of one of these do.
+    /// The condition holds if all comparisons of at least one alternative hold.
     pub fn alternatives(&self) -> &[Vec<Comparison>] {
         &self.alternatives
     }

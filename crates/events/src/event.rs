@@ -1,6 +1,6 @@
-//! An event: what a source's record means, whatever the source.
+//! An event: the meaning of a source's record, independent of the source.
 //!
-//! Events refer to threads by the kernel's `tid`; dense ids are given when the tables are built.
+//! Events refer to threads by the kernel's `tid`. Dense ids are assigned when the tables are built.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use crate::tables::{CallPartKind, CountKind, FrameVia, SpanKind, StackEnd};
 use crate::wait::{ObjectKind, WaitReason};
 use crate::{CpuId, Duration, Loss, Timestamp};
 
-/// One thing that happened, was seen, or is known to be missing.
+/// An occurrence, an observation, or a known loss.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// A CPU stops running one thread and starts running the next.
     Switch(Switch),
     /// A thread is made runnable.
     Waking(Waking),
-    /// A CPU was interrupted to see what it does.
+    /// A CPU was interrupted to sample its current thread.
     Sample(Sample),
     /// The addresses of a stack that other events name.
     Stack(RawStack),
@@ -30,23 +30,23 @@ pub enum Event {
     SyscallCount(SyscallCount),
     /// Syscalls of one thread on one object in a stretch of the recording, all of them.
     Calls(Box<CallSums>),
-    /// What an object of syscalls is called.
+    /// The name of an object that syscalls operate on.
     ObjectName(ObjectName),
-    /// An allocation was drawn of all that the program makes.
+    /// A sampled allocation of the program.
     Allocated(Allocated),
-    /// One that was drawn is freed.
+    /// A sampled allocation is freed.
     Freed(Freed),
     /// A count of the kernel grew.
     Counted(Counted),
-    /// A page fault was drawn of all that the program has.
+    /// A sampled page fault of the program.
     Fault(FaultSample),
     /// A hardware watchpoint was on a few bytes for a while.
     Watched(Watched),
     /// A task of a runtime went on that had waited for a lock.
     TaskWait(TaskWait),
-    /// Such waits of a process are all told from now on, or none is.
+    /// Recording of a process' task waits starts (all of them are recorded) or stops (none is).
     TaskWindow(TaskWindow),
-    /// The program or its runtime tells something about itself.
+    /// The program or its runtime reports its own state.
     Tell(Tell),
     /// On how many CPUs a thread may run.
     Affinity(Affinity),
@@ -65,70 +65,71 @@ pub struct Switch {
     pub prev_tid: u32,
     /// The thread that starts. [`TID_UNKNOWN`] where a source sees only departures.
     pub next_tid: u32,
-    /// Process of `prev_tid`; 0 if not known.
+    /// Process of `prev_tid`, 0 if unknown.
     pub prev_tgid: u32,
-    /// What becomes of `prev_tid`.
+    /// State of `prev_tid` after the switch.
     pub outcome: Outcome,
     /// CPU time that the kernel has accounted to `prev_tid` in its life, stolen time excluded (ns).
     pub exec_ns: Option<u64>,
     /// Time that `prev_tid` has spent runnable on a run queue in its life, before this (ns).
     pub queue_ns: Option<u64>,
-    /// How long `prev_tid` ran by its run queue's clock, which is what the kernel goes by: up to when that was read last,
-    /// some time before `at` (ns, stolen time included).
+    /// Time that `prev_tid` ran by its run queue's clock (ns, steal time included). The scheduler uses this
+    /// clock. The time ends at the last clock update, some time before `at`.
     pub clock_ran_ns: Option<NonZeroU64>,
 }
 
-/// A tid that a source cannot tell.
+/// A tid that the source does not record.
 pub const TID_UNKNOWN: u32 = u32::MAX;
 
-/// What becomes of a thread that stops running.
+/// State of a thread after it stops running.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Outcome {
     /// The source does not follow this thread's waits (not a thread of the traced program).
     #[default]
     Untracked,
-    /// It could go on, but another runs: preempted in user or kernel mode.
+    /// Preempted in user or kernel mode: still runnable, but another thread runs.
     Preempted,
-    /// It gave the CPU away itself (`sched_yield`).
+    /// The thread gave up the CPU (`sched_yield`).
     Yielded,
-    /// Its group's CPU bandwidth is used up.
+    /// The CPU bandwidth of the thread's group is used up.
     Throttled,
-    /// It waits.
+    /// The thread waits.
     Blocked(Box<RawWait>),
-    /// It is gone.
+    /// The thread has exited.
     Dead,
 }
 
-/// What the kernel shows of a wait at the moment when the thread blocks.
+/// A wait as the kernel shows it when the thread blocks.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RawWait {
     /// Raw `__state` bits of the task (TASK_INTERRUPTIBLE = 1, TASK_UNINTERRUPTIBLE = 2, …).
     pub state: u32,
     /// `task_struct.in_iowait`.
     pub in_iowait: bool,
-    /// It waits for its address space's `mmap_lock`.
+    /// The thread waits for its address space's `mmap_lock`.
     pub mmap_lock: bool,
-    /// Syscall number; -1 exception; [`RawWait::KERNEL_THREAD`]; `i32::MIN` not known; near that see [`RawWait::because`].
+    /// Syscall number, -1 for an exception, [`RawWait::KERNEL_THREAD`], or `i32::MIN` if unknown. Values
+    /// slightly above `i32::MIN` encode a reason ([`RawWait::because`]).
     pub syscall: i32,
-    /// What `object` is.
+    /// Kind of `object`.
     pub object_kind: ObjectKind,
-    /// Identity of the thing waited for; 0 if not known.
+    /// Identity of the object waited for, 0 if unknown.
     pub object: u64,
     /// Raw futex operation, or the file descriptor.
     pub op: u32,
-    /// Futex value argument, else 0; of a thread's number, that which the kernel's other events have.
+    /// Futex value argument, else 0. A thread id is in the PID namespace of the kernel's other events.
     pub value: u32,
-    /// Owner that a glibc mutex names, unchecked, by the same number; 0 if none.
+    /// Owner recorded in a glibc mutex, unchecked, in the same PID namespace. 0 if none.
     pub owner_tid: u32,
-    /// Id of an [`Event::Stack`]; 0 if none was taken.
+    /// Id of an [`Event::Stack`], 0 if no stack was taken.
     pub stack: u64,
-    /// The stack was taken with probability 1/`stack_every`; 0 if stacks were not asked for.
+    /// The stack was taken with probability 1/`stack_every`. 0 if stacks were not requested.
     pub stack_every: u32,
-    /// How long it asked to wait at the most.
+    /// Timeout of the wait.
     pub timeout: Timeout,
 }
 
-/// How long a thread asked to wait at the most.
+/// Timeout that a thread passed to its wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Timeout {
     /// Without end, or not known.
@@ -138,7 +139,7 @@ pub enum Timeout {
     After(Duration),
     /// Until a moment.
     Until(Timestamp),
-    /// Until a moment of the calendar (ns since 1970), which may be set meanwhile.
+    /// Until a wall-clock time (ns since 1970). That clock may be set during the wait.
     UntilDate(u64),
 }
 
@@ -164,19 +165,20 @@ pub struct Affinity {
     pub cpus: u32,
 }
 
-/// In [`RawWait::syscall`], the first of the numbers by which a source tells the reason itself: this plus its code.
+/// First of the [`RawWait::syscall`] values that encode a reason given by the source: this value plus the
+/// reason's code.
 const REASON_FIRST: i32 = i32::MIN + 1;
 
 impl RawWait {
     /// Stored as the syscall of a kernel thread, which makes none (`WIRE_CALL_OF_KERNEL_THREAD` in `bpf/wire.h`).
     pub const KERNEL_THREAD: i32 = -2;
 
-    /// A wait of which a source knows why, in place of what the kernel shows.
+    /// A wait whose reason the source knows, instead of the kernel's view of it.
     pub fn because(reason: WaitReason) -> RawWait {
         RawWait { state: 1, syscall: REASON_FIRST + i32::from(reason as u8), ..RawWait::default() }
     }
 
-    /// The reason, if the source told it.
+    /// The reason, if the source recorded it.
     pub fn reason_told(&self) -> Option<WaitReason> {
         let code = self.syscall.checked_sub(REASON_FIRST)?;
         u8::try_from(code).ok().and_then(WaitReason::from_code)
@@ -186,13 +188,13 @@ impl RawWait {
 /// See [`Event::Waking`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Waking {
-    /// When the waker decided it; the wakee reaches a run queue later (IPI).
+    /// When the waker called the wakeup. The wakee may reach a run queue later (by IPI).
     pub at: Timestamp,
     /// The CPU that the waker ran on.
     pub cpu: CpuId,
-    /// Who becomes runnable.
+    /// The thread that becomes runnable.
     pub wakee_tid: u32,
-    /// Who was running on `cpu`: the waker if `context` is [`WakeContext::Thread`].
+    /// The thread running on `cpu`. It is the waker if `context` is [`WakeContext::Thread`].
     pub waker_tid: u32,
     /// On whose behalf.
     pub context: WakeContext,
@@ -202,15 +204,15 @@ pub struct Waking {
     pub waker_object: u64,
     /// The waker's stack, 0 if none was taken.
     pub stack: u64,
-    /// The stack was taken with probability 1/`stack_every`; 0 if none was wanted: no thread of the program
-    /// did it, or stacks were not asked for.
+    /// The stack was taken with probability 1/`stack_every`. 0 if no stack was wanted: the waker is not a
+    /// thread of the program, or stacks were not requested.
     pub stack_every: u32,
 }
 
 crate::wait::codes! {
-    /// What made the wakeup. Codes equal `enum wire_context`.
+    /// Context that made the wakeup. Codes equal `enum wire_context`.
     WakeContext {
-        /// A thread, by what it does.
+        /// A running thread.
         Thread = 0 "thread",
         /// A timer that expired.
         Timer = 1 "timer",
@@ -230,15 +232,15 @@ pub struct Sample {
     pub cpu: CpuId,
     /// The running thread.
     pub tid: u32,
-    /// Its process.
+    /// Process id (tgid).
     pub tgid: u32,
     /// Instruction pointer, of the kernel if `in_kernel`.
     pub ip: u64,
     /// The CPU was in kernel mode.
     pub in_kernel: bool,
-    /// The syscall it was in; -1 if none (user mode, fault, interrupt).
+    /// Number of the current syscall, -1 if none (user mode, fault, interrupt).
     pub syscall: i32,
-    /// Id of an [`Event::Stack`]; 0 if none.
+    /// Id of an [`Event::Stack`], 0 if none.
     pub stack: u64,
     /// The thread's registers, of a sample in user mode.
     pub registers: Option<Box<Registers>>,
@@ -253,20 +255,21 @@ pub type Registers = [u64; 16];
 pub struct RawStack {
     /// When it was first seen: which mappings hold its addresses.
     pub at: Timestamp,
-    /// What other events call it; unique for one process and list of addresses.
+    /// Id by which other events refer to the stack. Unique per process and list of addresses.
     pub id: u64,
-    /// Whose user addresses they are.
+    /// Process of the user addresses.
     pub tgid: u32,
-    /// How many of `addresses` are the kernel's; those come first.
+    /// Number of kernel addresses. They come first in `addresses`.
     pub kernel_frames: u16,
     /// Leaf first. All but the leaf are return addresses.
     pub addresses: Vec<u64>,
-    /// How each of the user's addresses was found; shorter than them where that is not told.
+    /// How each user address was found. Shorter than the user part of `addresses` where the source does not
+    /// record it.
     pub vias: Vec<FrameVia>,
     /// Why there are no more.
     pub end: StackEnd,
-    /// Where the binaries were not known yet: what is needed to walk the stack later. The user's addresses are
-    /// then missing.
+    /// Memory needed to unwind the stack later, if the binaries were not known yet. The user addresses are
+    /// missing in that case.
     pub raw: Option<Box<RawMemory>>,
 }
 
@@ -281,7 +284,7 @@ pub struct RawMemory {
     pub bp: u64,
     /// Register bx, in which some code holds its frame.
     pub bx: u64,
-    /// What was readable of the stack, callers last.
+    /// The readable part of the stack, callers last.
     pub bytes: Vec<u8>,
 }
 
@@ -290,19 +293,19 @@ pub struct RawMemory {
 pub struct Lifecycle {
     /// When.
     pub at: Timestamp,
-    /// What happened.
+    /// Kind of change.
     pub change: LifecycleChange,
-    /// To whom.
+    /// Thread id.
     pub tid: u32,
-    /// Its process.
+    /// Process id (tgid).
     pub tgid: u32,
-    /// Its name (`comm`) after the change.
+    /// Thread name (`comm`) after the change.
     pub name: String,
-    /// It belongs to the traced program.
+    /// The thread belongs to the traced program.
     pub target: bool,
 }
 
-/// What happened to a thread.
+/// Change of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LifecycleChange {
     /// Born of `parent_tid`.
@@ -317,7 +320,8 @@ pub enum LifecycleChange {
     },
     /// Has another name now.
     Rename,
-    /// Begins to exit; it ends at its last switch.
+    /// The thread's id before exec, which gives it the id of its process' first thread. 0: the same id, or
+    /// unknown.
     Exit,
 }
 
@@ -326,17 +330,17 @@ pub enum LifecycleChange {
 pub struct Snapshot {
     /// When.
     pub at: Timestamp,
-    /// Who.
+    /// Thread id.
     pub tid: u32,
-    /// Its process.
+    /// Process id (tgid).
     pub tgid: u32,
-    /// The process that started its process; 0 if not known.
+    /// Parent process (tgid), 0 if unknown.
     pub parent_tgid: u32,
-    /// Its name (`comm`).
+    /// Thread name (`comm`).
     pub name: String,
-    /// It belongs to the traced program.
+    /// The thread belongs to the traced program.
     pub target: bool,
-    /// What it does.
+    /// State of the thread.
     pub state: SnapshotState,
     /// As in [`Switch::exec_ns`].
     pub exec_ns: Option<u64>,
@@ -344,18 +348,18 @@ pub struct Snapshot {
     pub queue_ns: Option<u64>,
 }
 
-/// What a thread does at one moment.
+/// State of a thread at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SnapshotState {
-    /// It runs there ([`CpuId::NONE`] if the source can't tell where).
+    /// Running on this CPU ([`CpuId::NONE`] if unknown).
     Running(CpuId),
-    /// It waits for a CPU.
+    /// Waiting for a CPU.
     Runnable,
-    /// It waits for something; it began before this moment.
+    /// Blocked. The wait began before the snapshot.
     Blocked(Box<RawWait>),
-    /// It is gone, or going.
+    /// Exited or exiting.
     Dead,
-    /// Known to exist; its state is not followed.
+    /// The thread exists, but its state is not recorded.
     Untracked,
 }
 
@@ -391,7 +395,7 @@ pub struct SyscallCount {
     pub syscall: i32,
     /// Exactly how often within the window.
     pub count: u64,
-    /// By how much counting made each call slower (ns); 0 if that is not known.
+    /// Time that counting added to each call (ns), 0 if unknown.
     pub cost_ns: u32,
 }
 
@@ -402,17 +406,17 @@ pub struct CallSums {
     pub at: Timestamp,
     /// When it ended.
     pub until: Timestamp,
-    /// Who called.
+    /// The calling thread.
     pub tid: u32,
-    /// Its process.
+    /// Process id (tgid).
     pub tgid: u32,
     /// Number of the syscall.
     pub syscall: i32,
-    /// What was asked of it, raw; 0 if that is no argument of its own.
+    /// Raw operation argument of the syscall, 0 if the operation is not one of its arguments.
     pub op: u32,
-    /// What `object` is.
+    /// Kind of `object`.
     pub object_kind: ObjectKind,
-    /// Identity of the object; 0 if there is none.
+    /// Identity of the object, 0 if none.
     pub object: u64,
     /// How many calls returned.
     pub count: u64,
@@ -433,13 +437,13 @@ pub struct CallSums {
 /// See [`Event::ObjectName`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObjectName {
-    /// When it was told.
+    /// When the name was recorded.
     pub at: Timestamp,
-    /// What it is.
+    /// Kind of `object`.
     pub kind: ObjectKind,
-    /// Its identity.
+    /// Identity of the object.
     pub object: u64,
-    /// Its name.
+    /// Name of the object.
     pub name: String,
 }
 
@@ -448,17 +452,18 @@ pub struct ObjectName {
 pub struct Allocated {
     /// When.
     pub at: Timestamp,
-    /// Who allocated.
+    /// The allocating thread.
     pub tid: u32,
-    /// Its process.
+    /// Process id (tgid).
     pub tgid: u32,
     /// Where the block lies.
     pub address: u64,
     /// How many bytes were asked for.
     pub bytes: u64,
-    /// One byte in so many is drawn, each by itself ([`crate::tables::AllocationRow::probability`]).
+    /// Mean sampling interval in bytes. Each byte is sampled independently
+    /// ([`crate::tables::AllocationRow::probability`]).
     pub every_bytes: u64,
-    /// So many bytes are added to each allocation when bytes are drawn.
+    /// Bytes added to the size of each allocation for sampling.
     pub own_bytes: u64,
     /// Id of an [`Event::Stack`], 0 for none.
     pub stack: u64,
@@ -469,9 +474,9 @@ pub struct Allocated {
 pub struct Freed {
     /// When.
     pub at: Timestamp,
-    /// Who freed.
+    /// The freeing thread.
     pub tid: u32,
-    /// Its process.
+    /// Process id (tgid).
     pub tgid: u32,
     /// Where the block lay.
     pub address: u64,
@@ -480,17 +485,17 @@ pub struct Freed {
 /// See [`Event::Counted`], and [`crate::tables::KernelCountRow`] for the fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
-    /// When the stretch began; 0: with the thread, or the recording.
+    /// Start of the interval. 0: start of the thread or of the recording.
     pub at: Timestamp,
     /// When it ended.
     pub until: Timestamp,
-    /// Whose; 0: of a CPU.
+    /// Thread id, 0 for counts of a CPU.
     pub tid: u32,
-    /// Its process.
+    /// Process id (tgid).
     pub tgid: u32,
-    /// Which CPU's; [`CpuId::NONE`]: a thread's.
+    /// CPU, [`CpuId::NONE`] for counts of a thread.
     pub cpu: CpuId,
-    /// What.
+    /// Kind of count.
     pub what: CountKind,
     /// See [`crate::tables::KernelCountRow::syscall`].
     pub syscall: i32,
@@ -503,9 +508,9 @@ pub struct Counted {
 pub struct FaultSample {
     /// When.
     pub at: Timestamp,
-    /// Who touched the page.
+    /// The thread that touched the page.
     pub tid: u32,
-    /// Its process.
+    /// Process id (tgid).
     pub tgid: u32,
     /// Which address.
     pub address: u64,
@@ -526,9 +531,9 @@ pub struct Watched {
     pub at: Timestamp,
     /// When it ended.
     pub until: Timestamp,
-    /// Whose accesses were watched.
+    /// The thread whose accesses were watched.
     pub tid: u32,
-    /// Its process.
+    /// Process id (tgid).
     pub tgid: u32,
     /// The first byte.
     pub address: u64,
@@ -536,7 +541,7 @@ pub struct Watched {
     pub bytes: u32,
     /// How often the thread touched one of them.
     pub hits: u64,
-    /// How long it ran meanwhile (ns).
+    /// CPU time of the thread while the watchpoint was set (ns).
     pub ran_ns: u64,
 }
 
@@ -547,15 +552,15 @@ pub struct TaskWait {
     pub at: Timestamp,
     /// When it began to wait, or looking did if that is not known.
     pub since: Timestamp,
-    /// The thread that it was on then; if that is not known, `waker_tid`.
+    /// The task's thread when the wait began, `waker_tid` if unknown.
     pub tid: u32,
-    /// Its process.
+    /// Process id (tgid).
     pub tgid: u32,
-    /// What it waited for; 0 if it began before looking did.
+    /// Identity of the lock waited for, 0 if the wait began before recording of task waits did.
     pub object: u64,
     /// Id of an [`Event::Stack`], 0 for none: where it began to wait.
     pub stack: u64,
-    /// Who made it go on; 0: it still waited when looking ended.
+    /// The thread that ended the wait, 0 if the task still waited when recording of task waits ended.
     pub waker_tid: u32,
     /// Id of an [`Event::Stack`], 0 for none: where that was.
     pub waker_stack: u64,
@@ -568,7 +573,7 @@ pub struct TaskWindow {
     pub at: Timestamp,
     /// Of which process.
     pub tgid: u32,
-    /// They are told from now on; else no more.
+    /// Recording of task waits starts. False: it stops.
     pub opens: bool,
 }
 
@@ -579,24 +584,24 @@ pub struct Tell {
     pub at: Timestamp,
     /// Which process.
     pub tgid: u32,
-    /// The thread, if the source knows it; 0: one of the process that was running then.
+    /// The thread if the source knows it, otherwise 0: a thread of the process that was running at the time.
     pub tid: u32,
-    /// The runtime's number for who tells: a domain, a capability, a processor.
+    /// The runtime's number of the reporting lane: a domain, a capability, a processor.
     pub lane: u32,
-    /// What.
+    /// The reported content.
     pub what: Told,
-    /// The runtime's own word for it; of [`Told::LaneStart`] the runtime and its version.
+    /// The runtime's name for `what`. [`Told::LaneStart`]: the runtime and its version.
     pub name: Arc<str>,
 }
 
-/// What is told.
+/// Content of a runtime's report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// The lane begins to live; its number may have been another one's before.
+    /// The lane starts. Its number may have been used by an earlier lane.
     LaneStart,
     /// The lane ends.
     LaneEnd,
-    /// Something was told here that is lost: open spans may have ended.
+    /// Reports were lost here, and open spans may have ended.
     Gap,
     /// A span begins.
     Begin(SpanKind),
@@ -606,7 +611,7 @@ pub enum Told {
     Counter(u64),
     /// Something happens, with a number or a text.
     Mark {
-        /// Two's complement; 0 if there is none.
+        /// A number, two's complement. 0 if none.
         value: u64,
         /// Empty if there is none.
         text: Arc<str>,
@@ -614,7 +619,7 @@ pub enum Told {
 }
 
 impl Event {
-    /// When that began of which it tells: of a count its window or stretch; else [`Event::at`].
+    /// Start of the window or interval that the event covers. Equals [`Event::at`] for events at one moment.
     pub fn begin(&self) -> Timestamp {
         match self {
             Event::SyscallCount(count) => count.at,
@@ -626,7 +631,8 @@ impl Event {
         }
     }
 
-    /// When it happened; for a loss, when it began; for a count, when its window or stretch ended.
+    /// When the event happened. A loss returns its start, and a count returns the end of its window or
+    /// interval.
     pub fn at(&self) -> Timestamp {
         match self {
             Event::Switch(switch) => switch.at,

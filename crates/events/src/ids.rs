@@ -1,7 +1,7 @@
 //! Dense identifiers of one trace.
 //!
-//! The operating system reuses its numbers (`tid`, `pid`), so a trace gives each thread and each
-//! process its own: an index into the trace's table. Zero-based; never stable across traces.
+//! The operating system reuses its numbers (`tid`, `pid`). A trace therefore gives each thread and each
+//! process its own id, a zero-based index into the trace's table. Ids are not stable across traces.
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident) => {
@@ -37,7 +37,7 @@ impl StackId {
 }
 
 impl WaitId {
-    /// Nothing is known of what was waited for.
+    /// No wait information.
     pub const NONE: WaitId = WaitId(0);
 }
 

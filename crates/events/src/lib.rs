@@ -1,8 +1,8 @@
-//! The spine of holdup: what every other crate speaks.
+//! The common data model of holdup's crates.
 //!
-//! `Record` (bytes of a source) → [`Event`] (what it means) → [`Trace`] (frozen column
-//! tables) → findings. This crate holds the identifiers, the units of time, the events, the
-//! tables and the recording on disk. It depends on no other crate of the workspace.
+//! `Record` (bytes of a source) → [`Event`] (its meaning) → [`Trace`] (frozen column tables) → findings. This
+//! crate holds the identifiers, units of time, events, tables, and the recording on disk. It depends on no
+//! other crate of the workspace.
 
 pub mod condition;
 pub mod event;

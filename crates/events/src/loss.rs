@@ -9,12 +9,12 @@ pub struct Loss {
     pub source: String,
     /// Why, as a kebab-case name (`ring-full`, `truncated`, `checksum`, `late`, `unreadable`, …).
     pub reason: String,
-    /// The CPU concerned; [`CpuId::NONE`] for all.
+    /// The CPU concerned, [`CpuId::NONE`] for all.
     pub cpu: CpuId,
     /// No event of this source is missing before.
     pub start: Timestamp,
     /// No event of this source is missing after.
     pub end: Timestamp,
-    /// How many events are missing, exactly; 0 if that is not known.
+    /// Exact number of missing events, 0 if unknown.
     pub events: u64,
 }

@@ -1,16 +1,19 @@
-//! What the name of a socket says ([`CallObject::name`](crate::tables::CallObject)): whom it connects.
+//! The name of a socket ([`CallObject::name`](crate::tables::CallObject)), which describes its two ends.
 //!
-//! `127.0.0.1:40912 → 10.1.2.3:5432`: this end, then the other one. `unix → /run/db.sock`: this end connected to who listens there;
-//! `unix ← /run/db.sock`: who listens there accepted it; `unix at /run/db.sock`: it has that address, and no other end with one or
-//! without. An abstract address begins with `@`. Of a unix socket the inode of the other end follows, where that is known:
-//! `unix, other end socket:[7]`.
+//! - `127.0.0.1:40912 → 10.1.2.3:5432`: local end, then peer.
+//! - `unix → /run/db.sock`: this end connected to the listener at that address.
+//! - `unix ← /run/db.sock`: the listener at that address accepted this end.
+//! - `unix at /run/db.sock`: the socket has that address, and its peer has one too or does not exist.
+//!
+//! An abstract address begins with `@`. For a unix socket, the inode of the peer follows if known: `unix,
+//! other end socket:[7]`.
 
 use std::fmt;
 
 /// Which end of a connection a socket is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Side {
-    /// It connected to the other end's listener.
+    /// Connected to a listener.
     Connected,
     /// A listener accepted it.
     Accepted,
@@ -19,20 +22,20 @@ pub enum Side {
 /// A socket, by its ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SocketName<'a> {
-    /// Of the network: address and port of each end; port 0 is none.
+    /// TCP or UDP: address and port of each end. Port 0 means none.
     Internet {
-        /// This end.
+        /// The local end.
         local: &'a str,
         /// The other one.
         peer: &'a str,
     },
-    /// Of the same machine.
+    /// A unix domain socket.
     Unix {
         /// Which end it is, if one has an address and the other has none.
         side: Option<Side>,
-        /// The address that either has; empty: neither has.
+        /// The address of either end, empty if neither has one.
         address: &'a str,
-        /// Inode of the other end; 0: none, or not known.
+        /// Inode of the peer, 0 if none or unknown.
         other_end: u64,
     },
 }
@@ -44,7 +47,7 @@ const AT: &str = " at ";
 const OTHER_END: &str = ", other end socket:[";
 
 impl<'a> SocketName<'a> {
-    /// What a name says; `None`: it is none of these.
+    /// Parses a name. `None` if it has none of these forms.
     pub fn parse(name: &'a str) -> Option<SocketName<'a>> {
         let Some(rest) = name.strip_prefix(UNIX) else {
             let (local, peer) = name.split_once(ARROW)?;
@@ -67,7 +70,7 @@ impl<'a> SocketName<'a> {
         Some(SocketName::Unix { side, address, other_end })
     }
 
-    /// Where the other end is; of a unix socket the address that either has.
+    /// Address of the peer. For a unix socket, the address of either end.
     pub fn other(&self) -> &'a str {
         match self {
             SocketName::Internet { peer, .. } => peer,

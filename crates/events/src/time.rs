@@ -1,4 +1,4 @@
-//! Units of time. Nanoseconds throughout; the type says whether a point or a length is meant.
+//! Units of time. All values are nanoseconds, and the type distinguishes a point from a length.
 
 use std::ops::{Add, AddAssign, Sub};
 
@@ -7,13 +7,13 @@ use std::ops::{Add, AddAssign, Sub};
 #[repr(transparent)]
 pub struct Timestamp(pub u64);
 
-/// A length of time in nanoseconds; never negative.
+/// A length of time in nanoseconds, never negative.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct Duration(pub u64);
 
 impl Timestamp {
-    /// The length from `earlier` to here; zero if `earlier` is later.
+    /// The length from `earlier` to `self`, zero if `earlier` is later.
     #[inline]
     pub fn since(self, earlier: Timestamp) -> Duration {
         Duration(self.0.saturating_sub(earlier.0))
@@ -29,7 +29,7 @@ impl Duration {
         self.0 as f64 / 1e9
     }
 
-    /// This length less `other`; zero if `other` is longer.
+    /// The length minus `other`, zero if `other` is longer.
     #[inline]
     pub fn saturating_sub(self, other: Duration) -> Duration {
         Duration(self.0.saturating_sub(other.0))

@@ -12,21 +12,21 @@ use crate::{Duration, FrameId, Loss, ProcessId, StackId, ThreadId, Timestamp, Wa
 /// Everything known about one recording.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
-    /// What was recorded, where, how, at which cost.
+    /// Metadata: command, host, sources and cost.
     pub manifest: Manifest,
     /// Row = [`ProcessId`].
     pub processes: Processes,
     /// Row = [`ThreadId`].
     pub threads: Threads,
-    /// What each thread did when.
+    /// State of each thread over time.
     pub slices: Slices,
-    /// Which running slices were partly stolen by the hypervisor; sorted by thread, slice start.
+    /// Running slices with steal time, sorted by thread, then slice start.
     pub steals: Vec<Steal>,
-    /// When blocked slices with a time-out would have ended by themselves; sorted by thread, slice start.
+    /// Timeouts of blocked slices, sorted by thread, then slice start.
     pub deadlines: Vec<Deadline>,
     /// Row = [`WaitId`].
     pub waits: Waits,
-    /// Who woke whom.
+    /// Wakeups with waker and wakee.
     pub wakeups: Wakeups,
     /// On-CPU samples, sorted by thread, then time.
     pub samples: Samples,
@@ -38,31 +38,31 @@ pub struct Trace {
     pub syscalls: Vec<SyscallRow>,
     /// Syscalls that were all counted.
     pub calls: Calls,
-    /// Allocations that were drawn, in the order of time.
+    /// Sampled allocations, in time order.
     pub allocations: Vec<AllocationRow>,
-    /// What the kernel counts of threads and CPUs, in the order of the stretches' ends.
+    /// Kernel counts of threads and CPUs, ordered by the end of the interval.
     pub kernel_counts: Vec<KernelCountRow>,
-    /// Page faults that were drawn, in the order of time.
+    /// Sampled page faults, in time order.
     pub faults: Vec<FaultRow>,
-    /// What hardware watchpoints saw, in the order of their ends.
+    /// Results of hardware watchpoints, ordered by their end.
     pub watchpoints: Vec<WatchpointRow>,
-    /// What tasks of runtimes waited for.
+    /// Waits of runtime tasks.
     pub task_waits: TaskWaits,
     /// Executable memory.
     pub mappings: Vec<Mapping>,
     /// Names of memory that several threads were seen to touch, sorted by process, then address.
     pub variables: Vec<Variable>,
-    /// What the program and its runtimes told of themselves.
+    /// Spans reported by the program and its runtimes.
     pub spans: Spans,
-    /// Values that they told, sorted by thread, then time.
+    /// Reported counter values, sorted by thread, then time.
     pub counters: Vec<CounterRow>,
-    /// What they told without a length, sorted by thread, then time.
+    /// Reports without a duration, sorted by thread, then time.
     pub marks: Vec<MarkRow>,
-    /// Who told it.
+    /// Lanes of spans, counters and marks.
     pub lanes: Vec<Lane>,
-    /// Names and texts of spans, counters and marks; row 0 is empty.
+    /// Names and texts of spans, counters and marks. Row 0 is empty.
     pub names: Vec<TellName>,
-    /// What is missing.
+    /// Known losses.
     pub losses: Vec<Loss>,
 }
 
@@ -138,7 +138,7 @@ impl Trace {
         found.ok().and_then(|row| self.deadlines.get(row)).map(|row| row.due)
     }
 
-    /// A blocked slice that its own time-out ended, as far as deadlines tell.
+    /// Whether the timeout ended a blocked slice, as far as deadlines are known.
     pub fn timed_out(&self, slice: &Slice) -> bool {
         self.due(slice).is_some_and(|due| slice.end >= due)
             && self.ended_by(slice).is_some_and(|wakeup| wakeup.context == WakeContext::Timer)

@@ -31,13 +31,13 @@ macro_rules! codes {
 pub(crate) use codes;
 
 codes! {
-    /// Why a thread is blocked, as far as the kernel's state, the syscall and its arguments tell.
+    /// Why a thread is blocked, derived from the kernel's state, the syscall and its arguments.
     ///
     /// Codes are stored in recordings: append, never renumber.
     WaitReason {
-        /// Nothing tells.
+        /// Unknown.
         Unknown = 0 "unknown",
-        /// A contended lock: `FUTEX_WAIT` on a word that says "locked, with waiters" (2).
+        /// A contended lock: `FUTEX_WAIT` on a word with the value "locked, with waiters" (2).
         Lock = 1 "lock",
         /// A futex with no lock protocol: condition variable, semaphore, parked thread, queue.
         Park = 2 "park",
@@ -81,7 +81,7 @@ codes! {
 }
 
 codes! {
-    /// What [`Wait::object`] is the identity of. Codes equal `enum wire_object` of `bpf/wire.h`.
+    /// Kind of the object that [`Wait::object`] identifies. Codes equal `enum wire_object` of `bpf/wire.h`.
     ObjectKind {
         /// Nothing known.
         None = 0 "none",
@@ -114,24 +114,24 @@ codes! {
     }
 }
 
-/// A distinct thing waited for: interned, one row however often it is waited for.
+/// A distinct wait target, interned: one row however often threads wait for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Wait {
     /// Why.
     pub reason: WaitReason,
-    /// The waiter's process; futex addresses and descriptors mean something only within it.
+    /// The waiter's process. Futex addresses and descriptors are valid only within it.
     pub process: ProcessId,
     /// The syscall's number (x86-64), -1 for a page fault or another exception, `i32::MIN` if not known.
     pub syscall: i32,
-    /// What `object` is.
+    /// Kind of `object`.
     pub object_kind: ObjectKind,
-    /// Identity of the thing; 0 if not known.
+    /// Identity of the object, 0 if unknown.
     pub object: u64,
     /// Raw futex operation, or the number of the file descriptor.
     pub op: u32,
-    /// The tid that a glibc mutex named as its owner when the thread blocked; 0 if none.
+    /// Owner tid stored in a glibc mutex when the thread blocked, 0 if none.
     pub owner_tid: u32,
-    /// Of a futex: the variable that holds the word, as `symbol` or `symbol+0xoffset`; empty if none is known.
+    /// For a futex, the variable that holds the word: `symbol` or `symbol+0xoffset`, empty if unknown.
     pub symbol: String,
     /// The file whose variable that is (path as the process saw it), also where no symbol is known.
     pub module: String,

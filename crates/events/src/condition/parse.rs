@@ -1,4 +1,5 @@
-//! The text of a condition → alternatives. `!` is applied to the comparisons on the way: there is none left in what comes out.
+//! Parses the text of a condition into alternatives. `!` is applied to the comparisons, so the result has no
+//! negation.
 
 use super::{ARGUMENTS_MAX, COMPARISONS_MAX, Comparison, Relation, Width};
 
@@ -19,7 +20,7 @@ const RELATIONS: [(&str, Relation); 7] = [
 ];
 
 struct Parser<'a> {
-    /// What is still to be read, without white space before it.
+    /// The unparsed text, without leading white space.
     rest: &'a str,
     depth: usize,
 }
@@ -35,7 +36,7 @@ pub(super) fn parse(text: &str) -> Result<Alternatives, String> {
 }
 
 impl Parser<'_> {
-    /// `all || all || …`; `negated`: what holds where that does not.
+    /// Parses `all || all || …`. With `negated`, returns the negation.
     fn any(&mut self, negated: bool) -> Result<Alternatives, String> {
         let mut made = self.all(negated)?;
         while self.take("||") {
@@ -170,7 +171,7 @@ fn both(one: &Alternatives, other: &Alternatives) -> Result<Alternatives, String
     bounded(one.iter().flat_map(|a| other.iter().map(move |b| pair(a, b))).collect())
 }
 
-/// Looked at after each step: what is doubled again and again stays small.
+/// Checked after each step, so that repeated distribution of `&&` over `||` cannot grow without bound.
 fn bounded(alternatives: Alternatives) -> Result<Alternatives, String> {
     let count: usize = alternatives.iter().map(Vec::len).sum();
     if count > COMPARISONS_MAX {

@@ -1,4 +1,4 @@
-//! What conditions mean: against a plain reading of what was parsed.
+//! Compares the parsed alternatives with a direct evaluation of the condition.
 
 use super::*;
 

@@ -1,7 +1,8 @@
-//! Events as few bytes: the payload of the journal's chunks.
+//! Compact encoding of events: the payload of the journal's chunks.
 //!
-//! Integers are LEB128 varints, signed ones zigzag; times are deltas to the event before, counters
-//! deltas to the same thread's last; what events before foretell takes a bit (`foretold.rs`). All state begins anew with each chunk, so a chunk decodes alone.
+//! Integers are LEB128 varints, with zigzag for signed ones. Times are deltas to the previous event. Counters
+//! are deltas to the same thread's previous value. A value that is predictable from earlier events takes one
+//! bit (`foretold.rs`). All state is reset with each chunk, so each chunk decodes on its own.
 
 mod bytes;
 mod decode;
@@ -45,26 +46,26 @@ mod outcome {
     pub const THROTTLED: u8 = 3;
     pub const BLOCKED: u8 = 4;
     pub const DEAD: u8 = 5;
-    /// Blocked; by its run queue's clock it ran as long as was accounted to it.
+    /// Blocked. The run time by the run queue's clock equals the accounted run time.
     pub const BLOCKED_CLOCK_FORETOLD: u8 = 6;
-    /// Not followed; its run queue's clock is told.
+    /// Not followed. The time by the run queue's clock is recorded.
     pub const UNTRACKED_WITH_CLOCK: u8 = 7;
     pub const MASK: u8 = 7;
     pub const HAS_EXEC: u8 = 8;
     pub const HAS_QUEUE: u8 = 16;
 }
 
-/// Bits of a wait's first byte; above them the code of its [`crate::event::Timeout`].
+/// Bits of a wait's first byte. The bits above them hold the code of its [`crate::event::Timeout`].
 mod wait_flag {
     pub const IN_IOWAIT: u8 = 1;
     pub const MMAP_LOCK: u8 = 2;
     pub const TIMEOUT_SHIFT: u8 = 2;
 }
 
-/// Beside whether a sample is in the kernel: registers follow.
+/// Flag next to a sample's kernel-mode bit: registers follow.
 const SAMPLE_HAS_REGISTERS: u8 = 0x80;
 
-/// Code of a [`crate::event::Told`], in the low bits; a span's kind above.
+/// Code of a [`crate::event::Told`] in the low bits, a span's kind above.
 mod told {
     pub const LANE_START: u8 = 0;
     pub const LANE_END: u8 = 1;
@@ -75,7 +76,7 @@ mod told {
     pub const GAP: u8 = 6;
     pub const MASK: u8 = 7;
     pub const KIND_SHIFT: u8 = 3;
-    /// Who tells is who told last in this chunk.
+    /// The same lane reports as in the previous report of this chunk.
     pub const AGAIN: u8 = 1 << 7;
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use parquet::errors::ParquetError;
 
-/// An error of writing or reading a recording; its text says what to do.
+/// An error of writing or reading a recording. The text states the fix.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordingError {
     /// A file cannot be written or read.
@@ -13,7 +13,7 @@ pub enum RecordingError {
     Io {
         /// Which.
         path: PathBuf,
-        /// Why. It is no source of this error: whoever prints the chain would say it twice.
+        /// Cause. It is not the error's source, because printing the error chain would repeat it.
         error: io::Error,
     },
     /// There is no recording there.
@@ -21,10 +21,10 @@ pub enum RecordingError {
     None {
         /// Where.
         path: PathBuf,
-        /// What is missing.
+        /// The missing part.
         reason: &'static str,
     },
-    /// It is another user's.
+    /// The file belongs to another user.
     #[error("{0}: is there, but you may not read it: `sudo chown -R $USER {0}` makes one of root's yours", path.display())]
     Forbidden {
         /// Where.
@@ -43,7 +43,7 @@ pub enum RecordingError {
         path: PathBuf,
         /// Version of the writer.
         holdup: String,
-        /// Its format.
+        /// Format version of the recording.
         found: u64,
         /// Ours.
         known: u32,
@@ -53,7 +53,7 @@ pub enum RecordingError {
     Manifest {
         /// Where.
         path: PathBuf,
-        /// What is wrong.
+        /// Description of the damage.
         reason: String,
     },
     /// Still being written.
@@ -82,7 +82,7 @@ impl RecordingError {
         let path = path.to_owned();
         move |error| {
             let path = path.clone();
-            // A full disk is one, whoever met it.
+            // A full disk is reported as such by every caller.
             match error {
                 ParquetError::External(error) => match error.downcast::<io::Error>() {
                     Ok(error) => RecordingError::Io { path, error: *error },

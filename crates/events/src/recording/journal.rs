@@ -1,9 +1,10 @@
-//! The journal: what a running recorder appends to, so that nothing written is lost by its death.
+//! The journal: a running recorder appends to it, so that a crash loses nothing that is written.
 //!
-//! A file of chunks, each on its own: 32 bytes of header (magic, kind, three lengths, CRC-32 of header and
-//! payload; of the first also how many events found no room) and a zstd frame of encoded events. The first chunk is the manifest as far as it is
-//! known, and there is one more as soon as it is known when the recording begins. A reader takes every whole chunk and says
-//! what is missing between them.
+//! The file is a sequence of self-contained chunks. A chunk has a header of 32 bytes (magic, kind, three
+//! lengths, CRC-32 of header and payload) and a zstd frame of encoded events. The first header also holds the
+//! number of events that could not be written. The first chunk is the manifest as known at that time. Another
+//! manifest follows as soon as the start of the recording is known. A reader returns every whole chunk, and
+//! reports the gaps between them.
 
 mod chunk;
 mod pack;
@@ -27,7 +28,8 @@ pub fn is_being_written(dir: &Path) -> bool {
     matches!(file.try_lock_shared(), Err(std::fs::TryLockError::WouldBlock))
 }
 
-/// Whether what has the journal's name in `dir` is one, or was only begun. Others call files so, too.
+/// Whether the file with the journal's name in `dir` is a journal, or the start of one. Other programs use
+/// that name too.
 pub(super) fn is_one(dir: &Path) -> bool {
     let mut begin = Vec::new();
     let read = File::open(dir.join(JOURNAL))

@@ -1,4 +1,4 @@
-//! `manifest.json`: what was recorded, where, how, and at which cost.
+//! `manifest.json`: command, host, sources and cost of a recording.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,20 +11,20 @@ use crate::{CpuId, Timestamp};
 /// Version of the format that this build writes. A reader refuses a greater one.
 pub const FORMAT_VERSION: u32 = 1;
 
-/// What a recording says about itself.
+/// Metadata of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
     /// [`FORMAT_VERSION`] of the writer.
     pub format: u32,
     /// Version of the holdup that wrote it.
     pub holdup: String,
-    /// The command, as given; for an attach, the target's own command line.
+    /// The command as given. For an attach, the target's own command line.
     pub command: Vec<String>,
     /// `run`, `attach`, `all`, `watch` or `import`.
     pub mode: String,
     /// Exit status of the command as a shell would give it, if it was run and ended.
     pub exit_status: Option<i32>,
-    /// Number of the signal that ended the command; `None` if it exited.
+    /// Number of the signal that ended the command, `None` if it exited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_signal: Option<i32>,
     /// Threads of the program that the recorder saw, whatever became of their events. 0 if they were not counted.
@@ -44,25 +44,25 @@ pub struct Manifest {
     pub boot_id: String,
     /// How much of the kernel could be seen.
     pub rung: Rung,
-    /// Why it is not a higher rung; empty on the highest.
+    /// Why a better backend is not used. Empty for the best one.
     pub rung_reason: String,
-    /// Every source, with what it could and could not do.
+    /// Every source, with its state and its limits.
     pub sources: Vec<SourceState>,
-    /// What the recording itself cost.
+    /// Cost of the recording itself.
     pub cost: Cost,
-    /// What memory the command took, if it was run and ended.
+    /// Memory of the command, if holdup started it and it ended.
     #[serde(default)]
     pub memory: Option<MemoryUse>,
-    /// The recorder's own process; 0 if not known.
+    /// Process id of the recorder, 0 if unknown.
     #[serde(default)]
     pub recorder_pid: u32,
-    /// It was made from the journal of a recorder that did not end in order.
+    /// Recovered from the journal of a recorder that did not exit in order.
     pub recovered: bool,
-    /// Interval of the on-CPU samples (ns); 0 if there were none.
+    /// Interval of the on-CPU samples (ns), 0 if there were none.
     pub sample_period_ns: u64,
     /// How stacks of blocked threads were taken: `all`, `sampled`, `none`.
     pub stacks: String,
-    /// Why a flight recorder saved it; empty of other recordings.
+    /// Triggers that made a flight recorder save it. Empty for other recordings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fired: Vec<Fired>,
 }
@@ -101,17 +101,17 @@ pub struct Fired {
     pub trigger: String,
     /// When (ns, CLOCK_MONOTONIC).
     pub at_ns: u64,
-    /// Which thread, by the kernel's number; 0: none.
+    /// Kernel thread id, 0 if none.
     pub tid: u32,
-    /// Its name.
+    /// Name of the thread.
     pub thread: String,
-    /// What happened, in words.
+    /// The event, in words.
     pub what: String,
-    /// How long that took (ns); 0 if it has no length.
+    /// Length of the event (ns), 0 if it has none.
     pub length_ns: u64,
 }
 
-/// What memory a command took: its process, and those that it waited for (exact, wait4(2)).
+/// Memory of a command: its process and the children that it waited for (exact, wait4(2)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryUse {
     /// Page faults for which the kernel did not read from a disk.
@@ -125,11 +125,11 @@ pub struct MemoryUse {
 /// The machine that was recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Host {
-    /// Its name.
+    /// Host name.
     pub name: String,
     /// Kernel release.
     pub kernel: String,
-    /// CPUs online; 0 if that is not known.
+    /// Number of online CPUs, 0 if unknown.
     pub cpus: u32,
     /// `cpus` is a lower bound: the CPUs that events of an import name.
     #[serde(default)]
@@ -140,13 +140,13 @@ pub struct Host {
     pub cpu_model: String,
     /// Bytes of memory.
     pub memory_bytes: u64,
-    /// Where its CPUs are, ascending by number; empty in recordings of other tools and of older versions.
+    /// Topology of the CPUs, ascending by number. Empty in recordings of other tools and of older versions.
     #[serde(default)]
     pub places: Vec<CpuPlace>,
 }
 
 impl Host {
-    /// Where a CPU is; `None` if that was not recorded.
+    /// Topology of a CPU, `None` if not recorded.
     pub fn place(&self, cpu: CpuId) -> Option<&CpuPlace> {
         let found = self.places.binary_search_by_key(&cpu.0, |place| place.cpu);
         found.ok().and_then(|index| self.places.get(index))
@@ -157,8 +157,8 @@ impl Host {
         self.places.iter().map(|place| place.node).collect()
     }
 
-    /// Whether `cpu` is slower than the fastest CPU of the machine, by the kernel's capacity of CPUs or their maximum frequency: a
-    /// machine with fast and slow cores. False if that was not recorded.
+    /// Whether `cpu` is slower than the fastest CPU of the machine (a hybrid CPU). Decided by the kernel's
+    /// CPU capacity or the maximum frequency. False if not recorded.
     pub fn is_slow(&self, cpu: CpuId) -> bool {
         let Some(place) = self.place(cpu) else { return false };
         let below = |of: fn(&CpuPlace) -> u32| {
@@ -175,18 +175,19 @@ const SLOW_PERCENT: u64 = 85;
 /// Where a CPU is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuPlace {
-    /// Its number.
+    /// CPU number.
     pub cpu: u16,
-    /// Its memory node (NUMA); 0 where the machine has none.
+    /// Memory node (NUMA), 0 on a machine without NUMA.
     pub node: u32,
-    /// Its package (socket).
+    /// Package (socket).
     pub package: u32,
-    /// Its core, a number within the package: hardware threads of a core have the same.
+    /// Core number within the package. Hardware threads of a core share it.
     pub core: u32,
-    /// The kernel's relative capacity, 1024 for the fastest kind of core; 0 where the kernel does not say.
+    /// The kernel's relative capacity, 1024 for the fastest kind of core. 0 if the kernel does not provide
+    /// it.
     #[serde(default)]
     pub capacity: u32,
-    /// Its maximum frequency (kHz); 0 where the kernel does not say.
+    /// Maximum frequency (kHz), 0 if the kernel does not provide it.
     #[serde(default)]
     pub max_khz: u32,
     /// The kernel stops its tick while one thread runs there (`nohz_full`).
@@ -217,11 +218,11 @@ pub enum Rung {
 /// One source of the recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceState {
-    /// Its registry name.
+    /// Registry name of the source.
     pub name: String,
-    /// It delivered.
+    /// The source delivered events.
     pub active: bool,
-    /// What it could not do, and the command that mends it; empty if nothing.
+    /// Limits of the source, and the command that removes them. Empty if none.
     pub missing: String,
     /// Events delivered.
     pub events: u64,
@@ -229,7 +230,7 @@ pub struct SourceState {
     pub lost: u64,
 }
 
-/// What the recording cost.
+/// Cost of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
     /// CPU time of the recorder's own process (ns; exact, getrusage).
@@ -239,10 +240,11 @@ pub struct Cost {
     pub probes_cpu_ns: u64,
     /// Standard error of `probes_cpu_ns`.
     pub probes_cpu_error_ns: u64,
-    /// Of it, what goes into stacks of threads that block and that wake others (ns): what a budget can limit.
+    /// The part of the probes' CPU time spent on stacks of threads that block or wake others (ns). The budget
+    /// limits this part.
     #[serde(default)]
     pub stacks_cpu_ns: u64,
-    /// What the recording was allowed to cost, percent of all CPUs; 0: not limited, or not known.
+    /// Maximum allowed cost, percent of all CPUs. 0: unlimited or unknown.
     #[serde(default)]
     pub budget_percent: f64,
     /// Context switches seen.

@@ -1,9 +1,10 @@
-//! A flight recorder's memory: the newest events, encoded as a journal has them, bounded by time and by bytes. They are
-//! compressed when they are saved, which few are: that costs more than the fifth of the room is worth which it saves.
+//! Memory of a flight recorder: the newest events in the journal's encoding, bounded by time and by bytes.
+//! Events are compressed only when saved. Compression in memory would save a fifth of the space, but most
+//! events are never saved.
 //!
-//! It is made of segments. Each begins with what stood then ([`Standing`]), so that it needs nothing of what was before it;
-//! the oldest is dropped as a whole. Stacks are told once, however often they are named later: their definitions are kept
-//! apart, too ([`stacks`]).
+//! The ring consists of segments. Each segment starts with the state at its beginning ([`Standing`]), so it
+//! needs no earlier events. The oldest segment is dropped as a whole. A stack is defined once, however often
+//! events refer to it. Its definition is therefore also kept outside the segments ([`stacks`]).
 
 mod cut;
 mod named;
@@ -21,7 +22,7 @@ use super::journal::{Batch, Content};
 use crate::standing::Standing;
 use crate::{Duration, Event, Timestamp};
 
-/// So many segments make up what is to be kept: it is up to one of them more.
+/// Number of segments in the requested time or space. The ring holds up to one more.
 const SEGMENTS: u64 = 8;
 /// Chunks that were dropped whose memory is kept for those that come.
 const SPARE_MAX: usize = 32;
@@ -35,7 +36,7 @@ pub struct Keep {
     pub bytes: u64,
 }
 
-/// Encoded events, shared with what is being saved.
+/// Encoded events, shared with a save in progress.
 #[derive(Clone, Debug)]
 pub(super) struct Chunk {
     pub bytes: Arc<Vec<u8>>,
@@ -43,7 +44,8 @@ pub(super) struct Chunk {
 }
 
 impl Chunk {
-    /// What is in `batch`, if anything. Its memory goes with it, and `spare` takes its place: new memory would be paid for page by page.
+    /// Takes the content of `batch`, if any, with its buffer, and replaces the buffer by one of `spare`.
+    /// Reused memory avoids page faults.
     fn of(batch: &mut Batch, spare: &mut Vec<Vec<u8>>) -> Option<Chunk> {
         batch.take(|bytes, content| {
             let is_full = bytes.len() * 2 >= bytes.capacity();
@@ -116,7 +118,7 @@ impl<M: Clone> EventRing<M> {
         }
     }
 
-    /// The recording begins at `at`: what came before it tells what stood then.
+    /// Starts the recording at `at`. Earlier events give the initial state.
     pub fn begin_at(&mut self, at: Timestamp, mark: M) {
         self.seal();
         let standing = self.standing.clone();
@@ -124,20 +126,21 @@ impl<M: Clone> EventRing<M> {
         self.bytes = 0;
     }
 
-    /// What holds now.
+    /// The current state.
     pub fn standing(&self) -> &Standing {
         &self.standing
     }
 
-    /// It is time for [`EventRing::begin_segment`].
+    /// Whether [`EventRing::begin_segment`] is due.
     pub fn is_due(&self) -> bool {
         let Some(last) = self.segments.back() else { return false };
         let long = self.standing.newest().since(last.begin) >= Duration(self.keep.time.0 / SEGMENTS);
         long || last.bytes + self.batch.bytes() >= self.event_bytes_max() / SEGMENTS
     }
 
-    /// Begins a new segment: everything before it has been pushed. Drops the oldest ones, where they are too many; `true` if
-    /// the definitions of stacks take too much room, and all should be told anew from now on.
+    /// Starts a new segment. All earlier events must be pushed. Drops the oldest segments if there are too
+    /// many. Returns `true` if stack definitions take too much space, and all stacks should be defined again
+    /// from now on.
     pub fn begin_segment(&mut self, mark: M) -> bool {
         self.begin_segment_at(Timestamp(0), mark)
     }
@@ -158,7 +161,7 @@ impl<M: Clone> EventRing<M> {
         self.stacks.is_full()
     }
 
-    /// Stacks are told anew from now on.
+    /// From now on, all stacks are defined again.
     pub fn stacks_begin_anew(&mut self) {
         self.stacks.begin_anew(self.standing.newest());
     }
@@ -192,8 +195,8 @@ impl<M: Clone> EventRing<M> {
         })
     }
 
-    /// What the segments hold that began at `from` or later and have ended, without stacks: who asks for one stretch after
-    /// the other knows these. `None` if there is none.
+    /// The ended segments that began at `from` or later, without stacks. For a caller that reads one interval
+    /// after the other and already has the stacks. `None` if there is no such segment.
     pub fn cut_ended_since(&self, from: Timestamp) -> Option<Cut<M>> {
         let open = self.segments.len().checked_sub(1)?;
         let mut ended = self.segments.iter().take(open).skip_while(|segment| segment.begin < from);
@@ -233,7 +236,7 @@ impl<M: Clone> EventRing<M> {
             self.is_short |= !enough;
             let Some(dropped) = self.segments.pop_front() else { break };
             self.bytes -= dropped.bytes;
-            // What is being saved keeps its own.
+            // A save in progress keeps its chunks.
             let freed = dropped.chunks.into_iter().filter_map(|chunk| Arc::into_inner(chunk.bytes));
             self.spare.extend(freed.take(SPARE_MAX.saturating_sub(self.spare.len())));
         }

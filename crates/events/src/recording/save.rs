@@ -41,25 +41,25 @@ pub struct SmallTables<'a> {
     pub syscalls: &'a [SyscallRow],
     /// Syscalls that were all counted.
     pub calls: &'a Calls,
-    /// Allocations that were drawn.
+    /// Sampled allocations.
     pub allocations: &'a [AllocationRow],
-    /// What the kernel counts of threads and CPUs.
+    /// Kernel counts of threads and CPUs.
     pub kernel_counts: &'a [KernelCountRow],
-    /// Page faults that were drawn.
+    /// Sampled page faults.
     pub faults: &'a [FaultRow],
-    /// What hardware watchpoints saw.
+    /// Results of hardware watchpoints.
     pub watchpoints: &'a [WatchpointRow],
-    /// What tasks of runtimes waited for.
+    /// Waits of runtime tasks.
     pub task_waits: &'a TaskWaits,
-    /// Who told spans, counters and marks.
+    /// Lanes of spans, counters and marks.
     pub lanes: &'a [Lane],
-    /// Their names.
+    /// Names of spans, counters and marks.
     pub names: &'a [TellName],
-    /// What is missing.
+    /// Known losses.
     pub losses: &'a [Loss],
 }
 
-/// Writes the tables of one recording into its directory; memory does not grow with its length.
+/// Writes the tables of a recording into its directory. Memory use is independent of the recording's length.
 pub struct RecordingWriter {
     dir: PathBuf,
     slices: RowTable<SliceRow>,
@@ -116,7 +116,7 @@ impl RecordingWriter {
         small::write(&self.dir, small)?;
         manifest.format = FORMAT_VERSION;
         manifest.cost.bytes = bytes_of(&self.dir, JOURNAL)?;
-        // What it was for is done.
+        // The boot id is not needed any more.
         manifest.boot_id.clear();
         put_in_place(&self.dir, manifest, &sync)
     }
@@ -176,7 +176,8 @@ fn bytes_of(dir: &Path, without: &str) -> Result<u64, RecordingError> {
     Ok(bytes)
 }
 
-/// So many files are put on the disk at a time: a file system then writes its own journal once for some of them, in a tenth of the time.
+/// Number of files synced concurrently. The file system then commits its journal once for several files,
+/// which takes a tenth of the time.
 const SYNCED_AT_ONCE: usize = 4;
 
 /// Puts a file, or the names in a directory, on the disk.
@@ -207,7 +208,7 @@ fn put_in_place(dir: &Path, manifest: &Manifest, sync: &OntoDisk<'_>) -> Result<
         let _ = fs::remove_file(&temporary);
     }
     made?;
-    // It is a recording from here on, with a journal beside it or without: nothing that fails makes it none.
+    // From here on the recording is complete, with or without a journal. Later errors do not invalidate it.
     if replaces && sync(dir).is_ok() {
         let _ = fs::remove_file(&journal);
     }
@@ -242,7 +243,7 @@ mod tests {
 
     use super::*;
 
-    /// A directory with a journal and two tables, and what was put on the disk, as long as that is not `refused`.
+    /// A directory with a journal and two tables, and the list of synced files. Syncing `refused` fails.
     fn put(name: &str, refused: &str) -> (PathBuf, bool, Vec<String>) {
         let dir = std::env::temp_dir().join(format!("holdup-save-{name}-{}", std::process::id()));
         fs::create_dir_all(&dir).unwrap();

@@ -1,4 +1,4 @@
-//! Where recordings are kept that nobody named: one directory, newest last, up to a size.
+//! Storage of recordings without a name: one directory, newest last, with a size limit.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -9,7 +9,7 @@ use super::{Manifest, TABLES, load};
 
 /// Ending of a recording's name.
 pub const ENDING: &str = "holdup";
-/// What is added to the name of one that is not to be seen yet.
+/// Suffix of a recording that is not visible yet.
 const NEW: &str = ".new";
 
 /// A kept recording.
@@ -19,13 +19,13 @@ pub struct Kept {
     pub path: PathBuf,
     /// Bytes on disk.
     pub bytes: u64,
-    /// What it says about itself; `None` if its recorder did not end in order.
+    /// The recording's manifest, `None` if the recorder did not exit in order.
     pub manifest: Option<Manifest>,
     /// When it began: from the manifest, else when the directory was changed (Unix ns).
     pub started_unix_ns: u64,
 }
 
-/// The directory: `$XDG_STATE_HOME/holdup`, else `~/.local/state/holdup`; `None` without either.
+/// The directory: `$XDG_STATE_HOME/holdup`, else `~/.local/state/holdup`. `None` if neither is set.
 pub fn directory(xdg_state_home: Option<PathBuf>, home: Option<PathBuf>) -> Option<PathBuf> {
     let state = xdg_state_home
         .filter(|path| path.is_absolute())
@@ -90,7 +90,7 @@ fn describe(path: PathBuf) -> Kept {
     }
 }
 
-/// Of a directory's files, or of one file that is packed.
+/// Size of a directory's files, or of one packed file.
 fn size(path: &Path) -> u64 {
     let of = |metadata: fs::Metadata| metadata.len();
     match fs::metadata(path) {
@@ -102,8 +102,9 @@ fn size(path: &Path) -> u64 {
     }
 }
 
-/// Removes the oldest recordings until the rest takes at most `limit_bytes`; never the newest, never one that
-/// is being written, never what somebody has put there (packed files, other directories). Returns what was removed.
+/// Removes the oldest recordings until the rest takes at most `limit_bytes`. The newest recording, recordings
+/// in progress, and a user's own files (packed files, other directories) are never removed. Returns the
+/// removed paths.
 pub fn prune(directory: &Path, limit_bytes: u64) -> Vec<PathBuf> {
     remove_abandoned(directory);
     let mut removed = Vec::new();
@@ -120,7 +121,7 @@ pub fn prune(directory: &Path, limit_bytes: u64) -> Vec<PathBuf> {
     removed
 }
 
-/// What was begun aside by who did not come to its end.
+/// Removes unfinished recordings of recorders that died.
 fn remove_abandoned(directory: &Path) {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
     let ending = format!(".{ENDING}{NEW}");
@@ -138,15 +139,17 @@ pub fn aside(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// A recording that was begun aside and that nobody goes on with. One that is whole is kept.
+/// Whether `dir` is an unfinished recording under a temporary name without a recorder. A complete one is
+/// kept.
 pub fn is_abandoned(dir: &Path) -> bool {
     let is_held = fs::File::open(dir)
         .is_ok_and(|file| matches!(file.try_lock_shared(), Err(fs::TryLockError::WouldBlock)));
     !is_held && !is_being_written(dir) && !dir.join(MANIFEST).exists() && may_be_replaced(dir)
 }
 
-/// Whether nothing is in the directory `dir` but a recording, finished or not, or nothing at all. What others keep there, tables of
-/// theirs as well, is no recording: a manifest or journal of ours must be there, and each other file must have a name that we give.
+/// Whether the directory `dir` is empty, or holds only a recording, finished or not. It must have a holdup
+/// manifest or journal, and each other file must have a name that holdup uses. A user's own tables therefore
+/// do not count as a recording.
 pub fn may_be_replaced(dir: &Path) -> bool {
     let Ok(entries) = fs::read_dir(dir) else { return false };
     let mut is_empty = true;
@@ -176,9 +179,10 @@ fn has_manifest(dir: &Path) -> bool {
     manifest.get("format").is_some_and(serde_json::Value::is_u64) && manifest.get("holdup").is_some()
 }
 
-/// Removes a recording and its directory; what else has come into it meanwhile stays, and so does the directory then.
+/// Removes a recording and its directory. Files added to it since are kept, and then the directory is kept
+/// too.
 pub fn remove(dir: &Path) -> io::Result<()> {
-    // A link to one is not what it leads to.
+    // A symbolic link is removed, but not its target.
     if fs::symlink_metadata(dir)?.is_symlink() {
         return fs::remove_file(dir);
     }
@@ -210,7 +214,7 @@ mod tests {
         assert_eq!(directory(None, None), None);
     }
 
-    /// A directory with these files; a name that ends in a slash is a directory.
+    /// A directory with these files. A name with a trailing slash is a directory.
     fn directory_of(name: &str, files: &[(&str, &str)]) -> PathBuf {
         let path = std::env::temp_dir().join(format!("holdup-store-{}-{name}", std::process::id()));
         let _ = fs::remove_dir_all(&path);

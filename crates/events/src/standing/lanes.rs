@@ -8,7 +8,7 @@ use crate::{Event, Timestamp};
 /// Deeper nesting is no program's.
 const DEPTH_MAX: usize = 1024;
 
-/// What a lane has told that still holds.
+/// Current state of a lane.
 #[derive(Clone, Debug, Default)]
 struct Lane {
     start: Option<Tell>,
@@ -20,12 +20,12 @@ struct Lane {
 pub struct Lanes(BTreeMap<(u32, u32), Lane>);
 
 impl Lane {
-    /// It tells nothing that holds.
+    /// The lane has no state to keep.
     fn is_empty(&self) -> bool {
         self.start.is_none() && self.open.is_empty()
     }
 
-    /// The thread that told first; 0 if that is not known.
+    /// The lane's first reporting thread, 0 if unknown.
     fn tid(&self) -> u32 {
         self.start.iter().chain(&self.open).map(|tell| tell.tid).next().unwrap_or(0)
     }
@@ -53,7 +53,8 @@ impl Lanes {
                     open.remove(place);
                 }
             }),
-            // Lanes that tell nothing else, as those of hardware counters, are as many as there ever were threads.
+            // Ignored: lanes with only counters and marks (hardware counters) would accumulate one entry per
+            // thread ever seen.
             Told::Counter(_) | Told::Mark { .. } => {}
         }
     }
@@ -66,8 +67,8 @@ impl Lanes {
         }
     }
 
-    /// Keeps those whose process lives, and whose thread does if that is known. Who is probed is told a lane for each thread, and
-    /// never that it ends.
+    /// Keeps lanes whose process is alive, and whose thread is alive if known. For probed functions each
+    /// thread has its own lane, and the end of that lane is never reported.
     pub(super) fn retain(&mut self, process_lives: impl Fn(u32) -> bool, is_gone: impl Fn(u32, u32) -> bool) {
         self.0.retain(|(tgid, _), lane| {
             let tid = lane.tid();

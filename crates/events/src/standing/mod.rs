@@ -1,7 +1,8 @@
-//! What holds at a moment, of all that events before it have told: what each thread does, what processes have mapped, which
-//! spans are open. A recording that begins in the middle begins with it ([`Standing::tell`]).
+//! State at a moment, from all earlier events: what each thread does, what processes have mapped, which spans
+//! are open. A recording that starts in the middle begins with this state ([`Standing::tell`]).
 //!
-//! Events may come a little out of order: of two that tell the same thing the later one counts, whichever comes first.
+//! Events may arrive slightly out of order. Of two events about the same state, the one with the later time
+//! counts.
 
 mod lanes;
 mod threads;
@@ -15,7 +16,7 @@ use crate::{Duration, Event, ObjectKind, Timestamp};
 use lanes::Lanes;
 pub use threads::{Doing, StandingThread, Threads};
 
-/// Who died is remembered for so long: what comes late must not bring it back to life.
+/// How long dead threads are remembered. A late event must not revive them.
 const DEAD_KEPT: Duration = Duration(2_000_000_000);
 /// Names of objects that are kept.
 const NAMES_MAX: usize = 1 << 16;
@@ -26,11 +27,11 @@ const MAPPINGS_MAX: usize = 1 << 14;
 #[derive(Clone, Debug, Default)]
 pub struct Standing {
     threads: Threads,
-    /// Of each process, in the order in which they came; shared with copies until they change.
+    /// By process, in the order of arrival. Shared with copies until they change.
     mappings: BTreeMap<u32, Arc<Vec<RawMapping>>>,
     lanes: Lanes,
     names: BTreeMap<(ObjectKind, u64), ObjectName>,
-    /// Of each process, the last that was said of it.
+    /// The latest window event of each process.
     task_windows: BTreeMap<u32, TaskWindow>,
     newest: Timestamp,
 }
@@ -63,7 +64,7 @@ impl Standing {
         }
     }
 
-    /// What each thread does.
+    /// State of each thread.
     pub fn threads(&self) -> &Threads {
         &self.threads
     }
@@ -73,7 +74,7 @@ impl Standing {
         self.newest
     }
 
-    /// Forgets the dead, and what was theirs.
+    /// Forgets dead threads and their state.
     pub fn purge(&mut self) {
         let forgotten = self.threads.forget_dead(self.newest - DEAD_KEPT);
         let living = self.threads.processes();
@@ -88,7 +89,7 @@ impl Standing {
         );
     }
 
-    /// Passes on the events that tell it all, as of `at`.
+    /// Emits the events that describe the whole state, as of `at`.
     pub fn tell(&self, at: Timestamp, sink: &mut dyn FnMut(Event)) {
         let mut mappings: Vec<&RawMapping> =
             self.mappings.values().flat_map(|mappings| mappings.iter()).collect();

@@ -1,4 +1,4 @@
-//! What stands after events, in order and out of it.
+//! State after events in order and out of order.
 
 use super::*;
 use crate::event::{
@@ -169,7 +169,8 @@ fn windows_that_are_open_stand() {
     assert_eq!(told(&events), [window(1000, 5, true)]);
 }
 
-/// Lanes of threads that are probed are never told to end; those of a runtime may outlive who told that they began.
+/// The end of a probed thread's lane is never reported. A runtime's lane may outlive the thread that reported
+/// its start.
 #[test]
 fn lanes_of_threads_that_are_gone_are_forgotten() {
     let start = |tgid, tid, lane| {
@@ -192,11 +193,12 @@ fn lanes_of_threads_that_are_gone_are_forgotten() {
         fork(1, 8, 5),
         fork(1, 9, 5),
         fork(1, 10, 5),
-        // Of a living thread, of nobody in particular, and of one of whom nothing was heard.
+        // Lanes of a live thread, of no thread, and of an unknown thread.
         start(5, 5, 5),
         start(5, 0, 0),
         start(5, 6, 6),
-        // Of one that dies, of one that does while in a span whose lane is not known, and of two whose number is given again.
+        // Lanes of a thread that dies, of one that dies within a span of an unknown lane, and of two whose
+        // tid is reused.
         start(5, 7, 7),
         begin(5, 8, 8),
         start(5, 9, 9),

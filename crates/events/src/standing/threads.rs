@@ -10,50 +10,50 @@ use crate::event::{
 };
 use crate::{CpuId, Event, Loss, Timestamp};
 
-/// What a thread does.
+/// State of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Doing {
-    /// It is not known, or not followed.
+    /// Unknown or not recorded.
     #[default]
     Unknown,
-    /// It runs there.
+    /// Running on this CPU.
     Running(CpuId),
-    /// It waits for a CPU.
+    /// Waiting for a CPU.
     Runnable,
-    /// It waits for what [`StandingThread::wait`] says.
+    /// Blocked. [`StandingThread::wait`] describes the wait.
     Blocked,
-    /// It is gone.
+    /// Exited.
     Dead,
 }
 
 /// One thread.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StandingThread {
-    /// Its process; 0 if not known.
+    /// Process id (tgid), 0 if unknown.
     pub tgid: u32,
-    /// The process that started its process; 0 if not known.
+    /// Parent process (tgid), 0 if unknown.
     pub parent_tgid: u32,
-    /// Its name.
+    /// Thread name.
     pub name: Arc<str>,
-    /// It belongs to the traced program.
+    /// The thread belongs to the traced program.
     pub target: bool,
-    /// What it does.
+    /// Current state.
     pub doing: Doing,
     /// Since when.
     pub since: Timestamp,
-    /// When it left a CPU last; 0 if that was not seen.
+    /// When the thread last left a CPU, 0 if unknown.
     pub off_since: Timestamp,
-    /// What it waits for, or waited for last.
+    /// The current or last wait.
     pub wait: RawWait,
     /// As in [`Switch::exec_ns`], at its last switch.
     pub exec_ns: Option<u64>,
     /// As in [`Switch::queue_ns`], at its last switch.
     pub queue_ns: Option<u64>,
-    /// On how many CPUs it may run; 0 if not known.
+    /// Number of CPUs on which the thread may run, 0 if unknown.
     pub cpus: u32,
 }
 
-/// Thread ids spread well enough by one multiplication; each switch looks two of them up.
+/// One multiplication spreads thread ids well enough. Each switch looks up two of them.
 #[derive(Clone, Copy, Default)]
 struct TidHasher(u64);
 
@@ -79,7 +79,7 @@ pub struct Threads {
 }
 
 impl StandingThread {
-    /// Takes over what an event tells, unless something later is known.
+    /// Updates the state, unless a later one is known. Returns whether it was updated.
     fn become_at(&mut self, at: Timestamp, doing: Doing) -> bool {
         let is_news = at >= self.since;
         if is_news {
@@ -96,7 +96,7 @@ impl StandingThread {
 }
 
 impl Threads {
-    /// What is known of a thread.
+    /// State of a thread.
     pub fn get(&self, tid: u32) -> Option<&StandingThread> {
         self.by_tid.get(&tid)
     }
@@ -152,7 +152,8 @@ impl Threads {
         if let LifecycleChange::Fork { parent_tid } = what {
             let parent = self.by_tid.get(&parent_tid).map_or(0, |parent| parent.tgid);
             let before = self.by_tid.remove(&tid);
-            // What it does already, it did after its birth; else the number was another's.
+            // State since after the fork belongs to this thread. Earlier state belongs to a previous thread
+            // with the same tid.
             let began = before.filter(|before| before.since >= at);
             let counters = began.is_none().then_some(0);
             let thread = self.by_tid.entry(tid).or_insert_with(|| began.unwrap_or_default());
@@ -180,7 +181,7 @@ impl Threads {
         thread.parent_tgid = snapshot.parent_tgid;
         thread.rename(&snapshot.name);
         thread.target |= snapshot.target;
-        // A thread that is known does what its last event said: that tells more.
+        // For a known thread, the state from its last event is more precise than the snapshot.
         if thread.doing != Doing::Unknown && snapshot.state != SnapshotState::Dead {
             return;
         }
@@ -221,7 +222,7 @@ impl Threads {
         }
     }
 
-    /// Those who died before that; gives their numbers.
+    /// Forgets threads that died before `before`. Returns their tids.
     pub(super) fn forget_dead(&mut self, before: Timestamp) -> BTreeSet<u32> {
         let mut forgotten = BTreeSet::new();
         self.by_tid.retain(|tid, thread| {

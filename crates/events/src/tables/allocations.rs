@@ -1,53 +1,56 @@
-//! Allocations that were drawn of all that a program makes, where a recording was asked for them.
+//! Sampled allocations of a program, in a recording with `--allocs`.
 
 use crate::{StackId, ThreadId, Timestamp};
 
-/// With `--allocs`, each allocation counts for so many bytes more than asked for when bytes are drawn, so that objects of a few
-/// bytes are seen, too; as in `preload/allocs.c`.
+/// Bytes that `--allocs` adds to the size of each allocation for sampling, so that objects of a few bytes are
+/// seen too. As in `preload/allocs.c`.
 pub const ALLOCATION_OWN_BYTES: u64 = 32;
 
-/// In place of `own_bytes` of a weight: it is no allocation, but what lived when a collector counted, exactly.
+/// Value of `own_bytes` for a census weight: exact live data counted by a garbage collector, not an
+/// allocation.
 pub const CENSUS: u64 = 1;
 
 /// The file name of the library that draws.
 pub const ALLOCATION_LIBRARY: &str = "libholdup_allocs.so";
 
-/// One of them. It was drawn with probability 1 - exp(-(bytes + own_bytes) / every_bytes); or, if `every_bytes` is 0, it is a
-/// [weight](AllocationRow::is_weight).
+/// A sampled allocation. Its sampling probability is 1 - exp(-(bytes + own_bytes) / every_bytes). If
+/// `every_bytes` is 0, the row is a [weight](AllocationRow::is_weight).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AllocationRow {
-    /// Who allocated.
+    /// The allocating thread.
     pub thread: ThreadId,
     /// When.
     pub at: Timestamp,
     /// Where the block lies.
     pub address: u64,
-    /// How many bytes were asked for; of a weight, for how many it stands.
+    /// Requested size in bytes. For a weight, the number of bytes that it represents.
     pub bytes: u64,
-    /// One byte in so many is drawn; 0 of a weight.
+    /// Mean sampling interval in bytes, 0 for a weight.
     pub every_bytes: u64,
-    /// So many bytes are added to each allocation when bytes are drawn.
+    /// Bytes added to the size of each allocation for sampling.
     pub own_bytes: u64,
     /// With which stack.
     pub stack: StackId,
-    /// When it was freed; `None` if it was not, to the end of the recording, of the process or of its program.
+    /// When the block was freed. `None` if it was not freed before the end of the recording, process or
+    /// program.
     pub freed: Option<Timestamp>,
-    /// Who freed it, if that is known.
+    /// The freeing thread, if known.
     pub freed_by: Option<ThreadId>,
 }
 
 impl AllocationRow {
-    /// It stands for so many bytes of its thread, as a runtime tells that keeps no count of objects and no word of frees.
+    /// Whether the row represents a number of bytes of its thread, from a runtime that reports neither a
+    /// number of objects nor frees.
     pub fn is_weight(&self) -> bool {
         self.every_bytes == 0
     }
 
-    /// It was counted by a collector as what lives.
+    /// Whether a garbage collector counted it as live data.
     pub fn is_census(&self) -> bool {
         self.is_weight() && self.own_bytes == CENSUS
     }
 
-    /// With which probability it was drawn; 1 where a damaged recording says nothing of use.
+    /// Sampling probability, 1 if a damaged recording has no usable value.
     pub fn probability(&self) -> f64 {
         let part = (self.bytes as f64 + self.own_bytes as f64) / self.every_bytes.max(1) as f64;
         let probability = -(-part).exp_m1();

@@ -8,7 +8,7 @@ use crate::{ObjectKind, ThreadId, Timestamp};
 pub struct Calls {
     /// Sums, in the order of the stretches' ends.
     pub rows: Vec<CallRow>,
-    /// What the sums are made of, in the order of `rows`.
+    /// Components of the sums, in the order of `rows`.
     pub parts: Vec<CallPartRow>,
     /// Names of objects, sorted by kind, then object.
     pub objects: Vec<CallObject>,
@@ -17,15 +17,15 @@ pub struct Calls {
 /// The calls of one thread, with one number, on one object, that returned in a stretch of the recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallRow {
-    /// Who called; `None` if it is not known any more.
+    /// The calling thread, `None` if unknown.
     pub thread: Option<ThreadId>,
     /// Number of the syscall.
     pub syscall: i32,
-    /// What was asked of `ioctl`, `fcntl`, `futex` or `epoll_ctl`, or which clock, raw; else 0.
+    /// Raw operation of `ioctl`, `fcntl`, `futex` or `epoll_ctl`, or the clock id. Otherwise 0.
     pub op: u32,
-    /// What `object` is: that of the descriptor in the first argument.
+    /// Kind of `object`: the object behind the descriptor in the first argument.
     pub object_kind: ObjectKind,
-    /// Identity of the object, as in waits; 0 if there is none.
+    /// Identity of the object, as in waits. 0 if none.
     pub object: u64,
     /// When the stretch began.
     pub start: Timestamp,
@@ -48,9 +48,9 @@ pub struct CallRow {
 /// How many calls of a [`CallRow`] had something in common.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallPartRow {
-    /// Its place among the rows.
+    /// Index of the row.
     pub call: u32,
-    /// What.
+    /// Kind of the part.
     pub what: CallPartKind,
     /// The bucket, error or stack.
     pub key: u64,
@@ -59,8 +59,8 @@ pub struct CallPartRow {
 }
 
 crate::wait::codes! {
-    /// What [`CallPartRow::key`] is. Bucket b counts values from 2^(b-1) on and below 2^b; bucket 0 counts zeros, the
-    /// last one all that are greater.
+    /// Meaning of [`CallPartRow::key`]. Bucket b counts values of at least 2^(b-1) and below 2^b. Bucket 0
+    /// counts zeros, and the last bucket counts all greater values.
     CallPartKind {
         /// The bucket of the time from entry to return (ns), 0 to 39.
         Time = 0 "time",
@@ -70,24 +70,24 @@ crate::wait::codes! {
         Returned = 2 "returned",
         /// The error's number.
         Error = 3 "error",
-        /// A row of the stacks; the count is an estimate from a sample.
+        /// A row of the stacks. The count is an estimate from a sample.
         Stack = 4 "stack",
     }
 }
 
-/// What an object is called.
+/// Name of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CallObject {
-    /// What it is.
+    /// Kind of the object.
     pub kind: ObjectKind,
-    /// Its identity.
+    /// Identity of the object.
     pub object: u64,
-    /// Its path within its file system, its addresses, or its other end.
+    /// Path within its file system, its addresses, or its peer.
     pub name: String,
 }
 
 impl Calls {
-    /// The name of an object; empty if none is known.
+    /// The name of an object, empty if unknown.
     pub fn name_of(&self, kind: ObjectKind, object: u64) -> &str {
         let found = self.objects.binary_search_by_key(&(kind, object), |row| (row.kind, row.object));
         found.ok().and_then(|at| self.objects.get(at)).map_or("", |row| row.name.as_str())

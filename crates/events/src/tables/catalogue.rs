@@ -10,7 +10,7 @@ pub struct Process {
     pub pid: u32,
     /// Name of its main thread.
     pub name: String,
-    /// It belongs to the traced program.
+    /// The process belongs to the traced program.
     pub target: bool,
     /// The process that started it, if known.
     pub parent: Option<ProcessId>,
@@ -21,33 +21,33 @@ pub struct Process {
 pub struct Thread {
     /// The kernel's number.
     pub tid: u32,
-    /// Whose thread.
+    /// The thread's process.
     pub process: ProcessId,
-    /// Its last name.
+    /// Last name of the thread.
     pub name: String,
-    /// It belongs to the traced program: its slices tile `start..end`. Otherwise only its
-    /// running slices are known.
+    /// The thread belongs to the traced program, and its slices tile `start..end`. Otherwise only its running
+    /// slices are known.
     pub target: bool,
     /// When it was born, or when the recording began if it was there before.
     pub start: Timestamp,
-    /// When it was gone, or when the recording ended.
+    /// When the thread exited, or when the recording ended.
     pub end: Timestamp,
-    /// Its life began before the recording.
+    /// The thread existed before the recording.
     pub began_before: bool,
-    /// It still lived when the recording ended.
+    /// The thread was alive when the recording ended.
     pub alive_at_end: bool,
     /// The thread that made it, if known.
     pub parent: Option<ThreadId>,
-    /// On how many CPUs it might run, when last seen; 0 if that is not known.
+    /// Number of CPUs on which the thread could run when last seen, 0 if unknown.
     pub cpus_allowed: u32,
 }
 
 /// Executable memory of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mapping {
-    /// Whose.
+    /// The mapping's process.
     pub process: ProcessId,
-    /// From when on; it ends where a later one overlaps.
+    /// Start of validity. A mapping ends where a later one overlaps it.
     pub at: Timestamp,
     /// First address.
     pub start: u64,
@@ -62,7 +62,7 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    /// What the kernel said, of a process that has a number by now.
+    /// The mapping of a kernel event, with the process' id in this trace.
     pub fn of(process: ProcessId, raw: RawMapping) -> Mapping {
         let RawMapping { at, tgid: _, start, end, file_offset, path, build_id } = raw;
         Mapping { process, at, start, end, file_offset, path, build_id }
@@ -72,15 +72,15 @@ impl Mapping {
 /// An address that samples of several threads touched, and the variable that it lies in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Variable {
-    /// Whose memory.
+    /// The variable's process.
     pub process: ProcessId,
     /// Where.
     pub address: u64,
-    /// Of the variable; empty if it lies in none that has a name.
+    /// Name of the variable, empty if no named variable contains the address.
     pub name: String,
-    /// Which part of it: `[1].count` where its type is known, else `+0xdistance`; empty at its first byte.
+    /// Part of the variable: `[1].count` if its type is known, else `+0xdistance`. Empty for its first byte.
     pub part: String,
-    /// The binary whose variable it is; empty for heaps, stacks and mapped memory.
+    /// The binary that defines the variable. Empty for heaps, stacks and mapped memory.
     pub module: String,
 }
 
@@ -88,5 +88,5 @@ pub struct Variable {
 pub type Processes = Vec<Process>;
 /// Row = [`ThreadId`].
 pub type Threads = Vec<Thread>;
-/// Row = [`crate::WaitId`]; row 0 is `Wait::default()`.
+/// Row = [`crate::WaitId`]. Row 0 is `Wait::default()`.
 pub type Waits = Vec<Wait>;

@@ -1,9 +1,9 @@
-//! What the kernel counts of threads and CPUs anyway, by stretches of the recording; and page faults that were drawn of those.
+//! Kernel counters of threads and CPUs by interval of the recording, and sampled page faults.
 
 use crate::{CpuId, StackId, ThreadId, Timestamp};
 
 crate::wait::codes! {
-    /// What is counted. Codes are stored in recordings: append, never renumber.
+    /// Kind of count. Codes are stored in recordings: append, never renumber.
     CountKind {
         /// Page faults of a thread that needed no disk.
         MinorFaults = 0 "minor-faults",
@@ -15,9 +15,9 @@ crate::wait::codes! {
         ShootdownInterrupts = 3 "shootdown-interrupts",
         /// Time in the handlers of these interrupts (ns).
         ShootdownInterruptNs = 4 "shootdown-interrupt-ns",
-        /// Stretches of a process's pages that were put together into a huge one; of its first thread.
+        /// Page ranges of a process collapsed into huge pages. Attributed to its first thread.
         HugePages = 5 "huge-pages",
-        /// Interrupts of a CPU by which others had it forget translations, whoever asked.
+        /// TLB shootdown interrupts of a CPU, from any requester.
         CpuShootdowns = 6 "cpu-shootdowns",
         /// Time of a CPU in user mode (ns).
         CpuUser = 7 "cpu-user",
@@ -45,12 +45,13 @@ crate::wait::codes! {
         DirectReclaimNs = 18 "direct-reclaim-ns",
         /// Memory of the whole machine that was read in again after the kernel had taken it back (bytes).
         RefaultBytes = 19 "refault-bytes",
-        /// What the whole machine read from disks (bytes).
+        /// Bytes read from disks by the whole machine.
         DiskReadBytes = 20 "disk-read-bytes",
-        /// What a process may have in memory at a time (bytes): the tightest limit of its cgroup and those above it, as it was when the
-        /// stretch ended; of its first thread. No sum, and no row where there is no limit.
+        /// Memory limit of a process (bytes): the tightest limit of its cgroup and its ancestors, at the end
+        /// of the interval. Attributed to the first thread. The value is not a sum, and there is no row
+        /// without a limit.
         MemoryLimit = 21 "memory-limit",
-        /// What a process may use of CPUs, in the same way (thousandths of a CPU).
+        /// CPU limit of a process, found in the same way (thousandths of a CPU).
         CpuLimit = 22 "cpu-limit",
         /// Connections that found the queue of a listening socket full, in the network namespace of the program.
         ListenOverflows = 23 "listen-overflows",
@@ -62,13 +63,14 @@ crate::wait::codes! {
 /// By how much one count grew in a stretch of the recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KernelCountRow {
-    /// Of which thread; `None` of a CPU or the whole machine, or if it is not known any more.
+    /// The thread. `None` for counts of a CPU or the whole machine, or if the thread is unknown.
     pub thread: Option<ThreadId>,
-    /// Of which CPU; [`CpuId::NONE`] of a thread, or of the whole machine.
+    /// The CPU. [`CpuId::NONE`] for counts of a thread or the whole machine.
     pub cpu: CpuId,
-    /// What.
+    /// Kind of count.
     pub what: CountKind,
-    /// Of [`CountKind::ShootdownsSent`] and the reclaims the syscall in which they were, -1 none (a page fault); else 0.
+    /// Syscall during which the events happened, -1 for none (a page fault). Only for
+    /// [`CountKind::ShootdownsSent`] and the reclaims, else 0.
     pub syscall: i32,
     /// When the stretch began.
     pub start: Timestamp,
@@ -78,10 +80,10 @@ pub struct KernelCountRow {
     pub count: u64,
 }
 
-/// One page fault that was drawn.
+/// A sampled page fault.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultRow {
-    /// Who touched the page.
+    /// The thread that touched the page.
     pub thread: ThreadId,
     /// When.
     pub at: Timestamp,

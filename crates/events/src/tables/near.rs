@@ -1,18 +1,18 @@
-//! Searching sorted rows from a place that is likely near.
+//! Search in sorted rows from a nearby start.
 //!
-//! Facts are derived by walks through time that ask one table after another for the moment at which they are. From the
-//! last answer's place the next one is a step or two away; a search from the middle of ten million rows misses the
-//! cache twenty times.
+//! Facts are derived by walks through time that look up one table after another at the current moment. The
+//! next result is a step or two from the last one. A binary search over ten million rows would miss the cache
+//! twenty times.
 
-/// The same as `rows.partition_point(before)`; looks from `near` in doubling steps, so that it costs the logarithm of
-/// the distance. Any `near` is allowed.
+/// The same as `rows.partition_point(before)`, for any `near`. Searches from `near` in doubling steps, so the
+/// cost is the logarithm of the distance.
 #[inline]
 pub fn partition_point_near<T>(rows: &[T], near: usize, before: impl Fn(&T) -> bool) -> usize {
     let near = near.min(rows.len());
     let (mut low, mut high) = (near, near);
     let mut step = 1;
     if rows.get(near).is_some_and(&before) {
-        // All below `low` are before; `high` is not, or the end.
+        // `before` holds for all rows below `low`. It does not hold at `high`, or `high` is the end.
         low = near + 1;
         loop {
             high = (low + step - 1).min(rows.len());

@@ -1,9 +1,9 @@
-//! Which rows of a long table have an entry in a shorter one, and which entry that is: a bit a row, and a count each 64.
-//! A search among millions of entries would miss the cache at every step.
+//! The rows of a long table that have an entry in a shorter one, with that entry's index. One bit per row,
+//! and a count per 64 rows. A binary search among millions of entries would miss the cache at every step.
 
 const BITS: usize = u64::BITS as usize;
 
-/// Rows of a table; a row's number among them, in ascending order, is found at once.
+/// A set of a table's rows, with constant-time lookup of a row's index in ascending order.
 #[derive(Clone, Debug, Default)]
 pub struct RowSet {
     bits: Vec<u64>,
@@ -12,7 +12,7 @@ pub struct RowSet {
 }
 
 impl RowSet {
-    /// Of a table of `len` rows; what is beyond it is left out.
+    /// A set for a table of `len` rows. Rows beyond `len` are dropped.
     pub fn new(rows: impl IntoIterator<Item = u32>, len: usize) -> RowSet {
         let mut bits = vec![0u64; len.div_ceil(BITS)];
         for row in rows {
@@ -30,20 +30,20 @@ impl RowSet {
         RowSet { bits, before }
     }
 
-    /// Which one `row` is, from 0 on; `None` if it is not among them.
+    /// Index of `row` in the set, from 0. `None` if not contained.
     #[inline]
     pub fn number(&self, row: usize) -> Option<usize> {
         self.has(row).then(|| self.before(row))
     }
 
-    /// It is among them.
+    /// Whether the set contains `row`.
     #[inline]
     pub fn has(&self, row: usize) -> bool {
         self.bits.get(row / BITS).is_some_and(|word| word & 1 << (row % BITS) != 0)
     }
 
-    /// How many of them come before `row`. To count is dear where the processor's own instruction is not used: who asks
-    /// for one row after the other counts along.
+    /// Number of rows in the set before `row`. Counting is slow without the processor's `popcnt` instruction,
+    /// so callers that visit consecutive rows should count themselves.
     #[inline]
     pub fn before(&self, row: usize) -> usize {
         let Some(word) = self.bits.get(row / BITS) else { return 0 };

@@ -4,25 +4,25 @@ use crate::wait::codes;
 use crate::{CpuId, StackId, ThreadId, Timestamp};
 
 codes! {
-    /// What an instruction does with memory.
+    /// How an instruction accesses memory.
     ///
     /// Codes are stored in recordings: append, never renumber.
     AccessKind {
         /// Nothing that is known.
         None = 0 "none",
-        /// It reads.
+        /// A read.
         Read = 1 "read",
-        /// It writes.
+        /// A write.
         Write = 2 "write",
-        /// It reads, then writes, and another CPU may come in between.
+        /// A read and then a write. Another CPU may write in between.
         Update = 3 "update",
-        /// It reads and writes in one (`lock`, `xchg`).
+        /// An atomic read and write (`lock`, `xchg`).
         Atomic = 4 "atomic",
     }
 }
 
 impl AccessKind {
-    /// It changes memory.
+    /// Whether the access changes memory.
     pub fn writes(self) -> bool {
         matches!(self, AccessKind::Write | AccessKind::Update | AccessKind::Atomic)
     }
@@ -31,7 +31,7 @@ impl AccessKind {
 /// Memory that a thread touched with the instruction just before a sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DataAccess {
-    /// How; none if the address could not be told.
+    /// Kind of access, none if the address is unknown.
     pub kind: AccessKind,
     /// Where it begins.
     pub address: u64,
@@ -39,13 +39,13 @@ pub struct DataAccess {
     pub bytes: u8,
 }
 
-/// A register that moved only one way, from sample to sample of a thread at one place: it counts, walks through memory,
-/// or stands for how far a loop has come in another way.
+/// A register that changed monotonically from sample to sample of a thread at one place. It counts, walks
+/// through memory, or measures the progress of a loop in another way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counter {
-    /// Which: its number in machine code and one more (1 is rax); 0 if none does.
+    /// Register number in machine code plus one (1 is rax), 0 if no register does.
     pub register: u8,
-    /// What was in it.
+    /// Value of the register.
     pub value: u64,
 }
 
@@ -54,7 +54,7 @@ pub struct Counter {
 pub struct SampleRow {
     /// When.
     pub at: Timestamp,
-    /// Who ran.
+    /// The running thread.
     pub thread: ThreadId,
     /// Where.
     pub cpu: CpuId,
@@ -64,7 +64,8 @@ pub struct SampleRow {
     pub syscall: i32,
     /// With which stack (its leaf is the instruction pointer).
     pub stack: StackId,
-    /// What memory it waited for, or had just touched: an estimate, since a sample comes an instruction late.
+    /// Memory that the thread waited for or had just touched. An estimate, because a sample arrives one
+    /// instruction late.
     pub data: DataAccess,
     /// How far the loop had come, where that memory was touched.
     pub counter: Counter,

@@ -4,7 +4,7 @@ use super::{CounterRow, Deadline, MarkRow, SampleRow, SliceRow, SpanRow, Steal, 
 
 /// Takes rows as they become known. Rows of one thread come in time order.
 pub trait TableSink {
-    /// A slice has begun; the one before it of the same thread ends there.
+    /// A new slice. It ends the previous slice of the same thread.
     fn slice(&mut self, row: SliceRow);
     /// A wakeup.
     fn wakeup(&mut self, row: Wakeup);

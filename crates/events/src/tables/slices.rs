@@ -6,9 +6,9 @@ use super::{RowSet, partition_point_near};
 use crate::{CpuId, Duration, StackId, ThreadId, Timestamp, WaitId};
 
 crate::wait::codes! {
-    /// What a thread does during a slice. Codes are stored: append, never renumber.
+    /// State of a thread during a slice. Codes are stored: append, never renumber.
     ThreadState {
-        /// Its state is not known: events are missing.
+        /// Unknown: events are missing.
         Unknown = 0 "unknown",
         /// On a CPU (time that the hypervisor took away included: see [`Steal`]).
         Running = 1 "running",
@@ -28,7 +28,7 @@ crate::wait::codes! {
 }
 
 impl ThreadState {
-    /// It could run if it had a CPU.
+    /// Whether the thread is runnable and waits for a CPU.
     #[inline]
     pub fn waits_for_cpu(self) -> bool {
         use ThreadState::*;
@@ -39,7 +39,7 @@ impl ThreadState {
 /// One row as a value: what a slice is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slice {
-    /// Whose.
+    /// The slice's thread.
     pub thread: ThreadId,
     /// From when.
     pub start: Timestamp,
@@ -53,13 +53,13 @@ pub struct Slice {
     pub wait: WaitId,
     /// Blocked: the stack it blocked with, if one was taken.
     pub stack: StackId,
-    /// `stack` was taken with probability 1/`stack_every`: it stands for this many such slices.
-    /// 0 where no stacks were wanted.
+    /// `stack` was taken with probability 1/`stack_every`, so it represents this many such slices. 0 where no
+    /// stacks were wanted.
     pub stack_every: u16,
 }
 
 impl Slice {
-    /// Its length.
+    /// Length of the slice.
     #[inline]
     pub fn duration(&self) -> Duration {
         self.end.since(self.start)
@@ -85,15 +85,15 @@ pub struct SliceRow {
     pub stack_every: u16,
 }
 
-/// CPU time of one running slice that the hypervisor gave to somebody else: the slice's wall
-/// time less what the kernel accounted. Rows sorted by thread, then start.
+/// CPU time of one running slice that the hypervisor gave to other guests: the slice's wall time minus the
+/// time that the kernel accounted. Rows sorted by thread, then start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Steal {
-    /// Whose slice.
+    /// Thread of the slice.
     pub thread: ThreadId,
     /// The slice's start.
     pub slice_start: Timestamp,
-    /// How much of it was stolen; at most its length.
+    /// Stolen part of the slice, at most its length.
     pub stolen: Duration,
 }
 
@@ -101,7 +101,7 @@ pub struct Steal {
 /// Rows sorted by thread, then start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadline {
-    /// Whose slice.
+    /// Thread of the slice.
     pub thread: ThreadId,
     /// The slice's start.
     pub slice_start: Timestamp,
@@ -122,7 +122,7 @@ pub struct Slices {
     thread_end: Vec<Timestamp>,
 }
 
-/// What only blocked slices have. Most slices of a busy recording are not blocked, and are not in it.
+/// Columns of blocked slices only. Most slices of a busy recording are not blocked.
 #[derive(Clone, Debug, Default)]
 struct Blocked {
     rows: RowSet,
@@ -132,7 +132,7 @@ struct Blocked {
 }
 
 impl Blocked {
-    /// From columns with every row: those in which nothing is told are dropped.
+    /// Converts columns with one value per row. Rows without a value in any of them are dropped.
     fn of(mut wait: Vec<WaitId>, mut stack: Vec<StackId>, mut stack_every: Vec<u16>) -> Blocked {
         let rows = wait.len().min(stack.len()).min(stack_every.len());
         let mut kept = 0;
@@ -173,12 +173,12 @@ impl Blocked {
     }
 }
 
-/// The slices of one thread; see [`Slices::of`].
+/// The slices of one thread, see [`Slices::of`].
 #[derive(Clone, Debug)]
 pub struct SlicesOf<'a> {
     slices: &'a Slices,
     thread: ThreadId,
-    /// Those still to come.
+    /// Rows not yet returned.
     rows: Range<usize>,
     /// Behind the thread's last row.
     end: usize,
@@ -189,7 +189,7 @@ pub struct SlicesOf<'a> {
 impl Iterator for SlicesOf<'_> {
     type Item = Slice;
 
-    // Always: most callers look at two or three of a slice's fields, and the others need not be read.
+    // Always inlined: most callers use two or three fields of a slice, and the others need not be read.
     #[inline(always)]
     fn next(&mut self) -> Option<Slice> {
         let row = self.rows.next()?;
@@ -214,9 +214,9 @@ impl DoubleEndedIterator for SlicesOf<'_> {
 impl ExactSizeIterator for SlicesOf<'_> {}
 
 impl Slices {
-    /// Freezes `batches` of rows into the table. Rows of one thread must come in time order within and
-    /// across batches; rows of different threads may come in any order. `thread_end[t]` is
-    /// the end of thread `t`'s life; rows of threads beyond it are dropped.
+    /// Freezes `batches` of rows into the table. Rows of one thread must come in time order within and across
+    /// batches. Rows of different threads may come in any order. `thread_end[t]` is the end of thread `t`'s
+    /// life. Rows of threads beyond it are dropped.
     pub fn freeze(batches: &[Vec<SliceRow>], thread_end: Vec<Timestamp>) -> Slices {
         let threads = thread_end.len();
         let mut rows_of_thread = vec![0u32; threads + 1];
@@ -255,8 +255,8 @@ impl Slices {
         slices
     }
 
-    /// From columns that are in their places already: `rows_of_thread` as in the table, the rows of each
-    /// thread in time order, every column of one length.
+    /// Builds the table from columns in final order. `rows_of_thread` is as in the table, each thread's rows
+    /// are in time order, and all columns have the same length.
     pub(crate) fn from_columns(
         rows_of_thread: Vec<u32>,
         (start, state, cpu): (Vec<Timestamp>, Vec<ThreadState>, Vec<CpuId>),
@@ -306,19 +306,19 @@ impl Slices {
         SlicesOf { slices: self, thread, end: rows.end, entry: self.blocked.rows.before(rows.start), rows }
     }
 
-    /// When each slice of one thread began, in time order; the first is that of row `rows(thread).start`.
+    /// Start of each slice of one thread, in time order. The first is that of row `rows(thread).start`.
     #[inline]
     pub fn starts(&self, thread: ThreadId) -> &[Timestamp] {
         self.start.get(self.rows(thread)).unwrap_or(&[])
     }
 
-    /// One slice; `row` must be one of `rows(thread)`.
+    /// One slice. `row` must be one of `rows(thread)`.
     #[inline]
     pub fn at(&self, thread: ThreadId, row: usize) -> Slice {
         self.get(thread, row, self.rows(thread).end)
     }
 
-    /// When one slice begins and ends; `row` as in [`Slices::at`].
+    /// Start and end of one slice. `row` as in [`Slices::at`].
     #[inline]
     pub fn span(&self, thread: ThreadId, row: usize) -> Range<Timestamp> {
         self.span_in(thread, row, self.rows(thread).end)

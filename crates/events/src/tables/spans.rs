@@ -1,12 +1,12 @@
-//! What a program and its runtime tell about themselves: spans, counters and marks, on lanes.
+//! Reports of a program and its runtime about themselves: spans, counters and marks, on lanes.
 //!
-//! A lane is what the runtime calls the teller: a domain, a capability, a processor. Which thread a span was on is
-//! told by the source, or found by who was running when it was told.
+//! A lane is the runtime's unit of reporting: a domain, a capability, a processor. The thread of a span comes
+//! from the source, or is the thread of the process that was running at the time of the report.
 
 use crate::{ProcessId, ThreadId, Timestamp};
 
 crate::wait::codes! {
-    /// What a span's time is, but for the spans within it.
+    /// Purpose of a span's time, without the spans nested in it.
     SpanKind {
         /// Named by the program, or of no kind below.
         User = 0 "user",
@@ -18,7 +18,7 @@ crate::wait::codes! {
         Idle = 3 "idle",
         /// Asking for all threads to stop, or answering that: holds the spans of a stop-the-world pause.
         Stop = 4 "stop",
-        /// The collector's work beside the program, which goes on meanwhile: no pause.
+        /// Concurrent work of the collector, without a pause of the program.
         GcBeside = 5 "gc-beside",
         /// Asks all other threads to stop, and holds them until it ends.
         StopsAll = 6 "stops-all",
@@ -30,7 +30,7 @@ crate::wait::codes! {
 /// A name that spans, counters and marks share, and the texts of marks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct TellName {
-    /// Of spans: what their time is.
+    /// Purpose of the time of spans.
     pub kind: SpanKind,
     /// The runtime's own word for it.
     pub text: String,
@@ -39,19 +39,20 @@ pub struct TellName {
 /// One lane.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lane {
-    /// Whose.
+    /// The lane's process.
     pub process: ProcessId,
-    /// Which runtime tells, with its version (`ocaml 5.3`).
+    /// The reporting runtime, with its version (`ocaml 5.3`).
     pub runtime: String,
     /// The runtime's number for it. A number that is given again is another lane.
     pub number: u32,
-    /// First thing told.
+    /// Time of the first report.
     pub start: Timestamp,
-    /// Last thing told.
+    /// Time of the last report.
     pub end: Timestamp,
-    /// Things told.
+    /// Number of reports.
     pub events: u64,
-    /// How many of them were told while a thread of this lane was on a CPU (or the source names the thread).
+    /// Number of reports made while a thread of this lane was on a CPU (or for which the source names the
+    /// thread).
     pub matched: u64,
 }
 
@@ -62,7 +63,7 @@ pub struct SpanRow {
     pub thread: ThreadId,
     /// When it began.
     pub start: Timestamp,
-    /// When it ended; the end of the recording, or of the lane, if that was not told.
+    /// End of the span. If no end was reported, the end of the lane or of the recording.
     pub end: Timestamp,
     /// Row of [`crate::Trace::lanes`].
     pub lane: u32,
@@ -70,18 +71,18 @@ pub struct SpanRow {
     pub name: u32,
 }
 
-/// The runtime of lanes on which the recorder tells what hardware counted: one for each thread.
+/// The runtime of the recorder's own lanes for hardware counters, one lane per thread.
 pub const HARDWARE: &str = "hardware";
-/// Their numbers: this and the thread's. No runtime has such.
+/// First number of these lanes: this plus the thread's number. Runtimes do not use such numbers.
 pub const HARDWARE_LANES: u32 = 1 << 30;
-/// The counter that says how long a thread ran between two samples without a switch between: what the others of its lane and
-/// moment are of (ns).
+/// Counter of the time that a thread ran between two samples without a switch in between (ns). The other
+/// counters with the same lane and time refer to this time.
 pub const COUNTED_NS: &str = "counted_ns";
 
 /// One value of a counter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CounterRow {
-    /// The thread that told it.
+    /// The reporting thread.
     pub thread: ThreadId,
     /// When.
     pub at: Timestamp,
@@ -93,10 +94,10 @@ pub struct CounterRow {
     pub value: u64,
 }
 
-/// Something told without a length.
+/// A report without a duration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MarkRow {
-    /// The thread that told it.
+    /// The reporting thread.
     pub thread: ThreadId,
     /// When.
     pub at: Timestamp,
@@ -104,13 +105,13 @@ pub struct MarkRow {
     pub lane: u32,
     /// Row of [`crate::Trace::names`].
     pub name: u32,
-    /// A number told with it, as its bits (two's complement), else 0.
+    /// Number of the report as bits (two's complement), else 0.
     pub value: u64,
-    /// A text told with it: row of [`crate::Trace::names`]; 0 none.
+    /// Text of the report: row of [`crate::Trace::names`], 0 if none.
     pub text: u32,
 }
 
-/// All spans, sorted by thread, then start; of two that start at once the longer comes first.
+/// All spans, sorted by thread, then start. If two start at the same time, the longer comes first.
 #[derive(Clone, Debug, Default)]
 pub struct Spans {
     rows: Vec<SpanRow>,

@@ -10,7 +10,7 @@ pub const DEPTH_MAX: usize = 1 << 16;
 pub struct StackRow {
     /// The leaf.
     pub frame: FrameId,
-    /// The caller's stack; [`StackId::NONE`] at the root.
+    /// The caller's stack, [`StackId::NONE`] at the root.
     pub parent: StackId,
     /// How `frame` was found.
     pub via: FrameVia,
@@ -18,7 +18,7 @@ pub struct StackRow {
     pub end: StackEnd,
 }
 
-/// All stacks; row 0 is "none" and has no frame.
+/// All stacks. Row 0 means "none" and has no frame.
 #[derive(Clone, Debug)]
 pub struct Stacks {
     rows: Vec<StackRow>,
@@ -43,7 +43,7 @@ impl Stacks {
         Stacks { rows }
     }
 
-    /// Appends one; the caller interns.
+    /// Appends a row. The caller must intern rows.
     pub fn append(&mut self, row: StackRow) -> StackId {
         self.rows.push(row);
         StackId((self.rows.len() - 1) as u32)
@@ -66,8 +66,8 @@ impl Stacks {
         row.map_or(StackEnd::Unknown, |row| row.end)
     }
 
-    /// The frames of a stack, leaf first; at most [`DEPTH_MAX`], so that rows which a broken recording
-    /// makes point at each other end too.
+    /// The frames of a stack, leaf first, at most [`DEPTH_MAX`]. The limit also ends cycles in a damaged
+    /// recording.
     pub fn frames(&self, stack: StackId) -> impl Iterator<Item = FrameId> + '_ {
         let mut next = stack;
         std::iter::from_fn(move || {
@@ -85,7 +85,7 @@ impl Stacks {
 crate::wait::codes! {
     /// How a frame was found: how far it can be trusted.
     FrameVia {
-        /// Not told (a kernel frame, or a frame of an imported recording).
+        /// Not recorded (a kernel frame, or a frame of an imported recording).
         Unknown = 0 "unknown",
         /// Where the thread was: its registers.
         Registers = 1 "registers",
@@ -107,11 +107,11 @@ crate::wait::codes! {
 crate::wait::codes! {
     /// Why a stack ends where it does.
     StackEnd {
-        /// Not told.
+        /// Not recorded.
         Unknown = 0 "unknown",
         /// At the thread's root: it is complete.
         Root = 1 "root",
-        /// It has more frames than are taken.
+        /// More frames than the recorder takes.
         TooDeep = 2 "too-deep",
         /// Stack memory could not be read (paged out).
         Unreadable = 3 "unreadable",
@@ -141,11 +141,11 @@ crate::wait::codes! {
 }
 
 crate::wait::codes! {
-    /// Whether a thread that is at a place waits there, as its code tells.
+    /// Whether a thread at this place is spinning, as far as its code shows.
     FrameSpin {
         /// No, or not known.
         No = 0 "no",
-        /// In a loop that tells the CPU that it waits (`pause`).
+        /// In a spin loop with a `pause` instruction.
         Pauses = 1 "pauses",
         /// In a loop that only reads the same memory again.
         Rereads = 2 "rereads",
@@ -165,25 +165,27 @@ pub const PYTHON_MODULE: &str = "[python]";
 pub struct Frame {
     /// Where the code is.
     pub kind: FrameKind,
-    /// Demangled name; empty if there is no symbol (then `module` + `offset` tell).
+    /// Demangled name, empty if there is no symbol (use `module` + `offset` then).
     pub function: String,
     /// File name of the binary (path as the process saw it), `[kernel]`, `[vdso]`, `[jit]`, `[python]`, or empty.
     pub module: String,
-    /// The exact place: of a user frame in a file, the offset in that file; else the address (of an interpreted function: its code object's, and how far into its instructions). A function has
-    /// as many frames as places in it were seen: group by module and function, not by frame.
+    /// Exact place. For a user frame in a file, the offset in that file. For an interpreted function, the
+    /// address of its code object plus the offset of the instruction. Otherwise the address. A function has
+    /// as many frames as sampled places, so group by module and function, not by frame.
     pub offset: u64,
-    /// Distance of `offset` from the start of the function that holds it (bytes), which is known by its symbol,
-    /// or without a name by unwind tables; else 0. Frames that were inlined into that function have the same.
+    /// Distance of `offset` from the start of its function (bytes). The start comes from a symbol, or without
+    /// a symbol from unwind tables. 0 if unknown. Frames that were inlined into the function have the same
+    /// value.
     pub function_offset: u64,
-    /// Source file, as the debug information names it; empty if not known.
+    /// Source file from the debug information, empty if unknown.
     pub file: String,
-    /// Line in `file`, from 1; 0 if not known. Of a caller: where it calls.
+    /// Line in `file`, from 1. 0 if unknown. For a caller, the line of the call.
     pub line: u32,
     /// The compiler inlined this function into the next frame's.
     pub inlined: bool,
-    /// Of a leaf: the thread waits there by running.
+    /// For a leaf frame, whether the thread is spinning there.
     pub spin: FrameSpin,
-    /// What it asks there: the symbol, where the code names it; else empty.
+    /// The variable that a spin loop reads: its symbol if the code names it, else empty.
     pub watches: String,
 }
 

@@ -6,7 +6,7 @@ use crate::{ProcessId, Timestamp};
 /// no process, syscall -1, count 0: so the windows' lengths can be summed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SyscallRow {
-    /// Who called; `None` if it is not known any more.
+    /// The calling process, `None` if unknown.
     pub process: Option<ProcessId>,
     /// Number of the syscall.
     pub syscall: i32,
@@ -16,6 +16,6 @@ pub struct SyscallRow {
     pub end: Timestamp,
     /// Exactly how often.
     pub count: u64,
-    /// By how much counting made each call slower (ns); 0 not known.
+    /// Time that counting added to each call (ns), 0 if unknown.
     pub cost_ns: u32,
 }

@@ -2,29 +2,29 @@
 
 use crate::{ProcessId, StackId, ThreadId, Timestamp};
 
-/// One wait, as far as it was looked at.
+/// One wait, as far as it was recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TaskWaitRow {
-    /// The thread that the task was on when it began to wait; if that is not known, the one that made it go on.
+    /// The task's thread when it began to wait, or the waker's thread if unknown.
     pub thread: ThreadId,
     /// When it began, or looking did.
     pub start: Timestamp,
-    /// When it was made to go on, or looking ended; a thread may take it up later.
+    /// When the wait was ended by a waker, or recording of task waits ended. The task may continue later.
     pub end: Timestamp,
-    /// Address of what it waited for; 0 if it began before looking did.
+    /// Address of the lock waited for, 0 if the wait began before recording of task waits.
     pub object: u64,
-    /// Where it began; [`StackId::NONE`] if that is not known.
+    /// Stack at the start of the wait, [`StackId::NONE`] if unknown.
     pub stack: StackId,
-    /// Who made it go on; nobody, as long as it was looked at.
+    /// The thread that ended the wait. `None` if no wakeup was recorded.
     pub waker: Option<ThreadId>,
-    /// ... and where; [`StackId::NONE`] if that is not known.
+    /// Stack of the waker, [`StackId::NONE`] if unknown.
     pub waker_stack: StackId,
 }
 
-/// A stretch of the recording in which all waits of a process' tasks were told that lie within it.
+/// An interval of the recording in which all task waits of a process that lie within it were recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TaskWindowRow {
-    /// Whose tasks.
+    /// The process of the tasks.
     pub process: ProcessId,
     /// When looking began.
     pub start: Timestamp,
@@ -32,7 +32,8 @@ pub struct TaskWindowRow {
     pub end: Timestamp,
 }
 
-/// Waits of tasks, and when they were looked for. Where they are many, that is now and then: nothing is known of what was between.
+/// Task waits, and the windows in which they were recorded. If waits are frequent, recording pauses between
+/// windows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TaskWaits {
     /// In the order of the ends.

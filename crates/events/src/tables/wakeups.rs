@@ -1,4 +1,4 @@
-//! Wakeups: who made whom runnable.
+//! Wakeups: the waker and the thread that became runnable.
 
 use crate::event::WakeContext;
 use crate::{CpuId, Duration, StackId, ThreadId, Timestamp};
@@ -8,25 +8,26 @@ use crate::{CpuId, Duration, StackId, ThreadId, Timestamp};
 pub struct Wakeup {
     /// When the waker did it.
     pub at: Timestamp,
-    /// Who became runnable.
+    /// The thread that became runnable.
     pub wakee: ThreadId,
-    /// Who ran on `cpu`: the waker if `context` is a thread, else an innocent victim.
+    /// The thread running on `cpu`. It is the waker if `context` is a thread, else it was interrupted by
+    /// chance.
     pub waker: ThreadId,
     /// Where the waker ran.
     pub cpu: CpuId,
-    /// What made the wakeup.
+    /// Context of the wakeup.
     pub context: WakeContext,
     /// The waker's stack, if taken.
     pub stack: StackId,
-    /// `stack` was taken with probability 1/`stack_every`: it stands for this many such wakeups.
-    /// 0: none was wanted.
+    /// `stack` was taken with probability 1/`stack_every`, so it represents this many such wakeups. 0: none
+    /// was wanted.
     pub stack_every: u16,
     /// Futex address if the waker was in futex(2), else 0.
     pub waker_object: u64,
 }
 
-/// From the moment when a thread has said that it will sleep, and can be woken, to that when it is seen to leave its
-/// CPU: hardly longer.
+/// Maximum time between a thread setting its sleep state, after which it can be woken, and the switch away
+/// from it. It is hardly ever longer.
 pub const LEAVING_MAX: Duration = Duration(5_000);
 
 /// All wakeups of the traced program's threads, sorted by wakee, then time.
@@ -37,7 +38,7 @@ pub struct Wakeups {
 }
 
 impl Wakeups {
-    /// Freezes rows; those of one wakee must come in time order. `threads` is how many there are.
+    /// Freezes rows. Rows of one wakee must come in time order. `threads` is the number of threads.
     pub fn freeze(mut rows: Vec<Wakeup>, threads: usize) -> Wakeups {
         rows.sort_by_key(|row| (row.wakee, row.at));
         let mut rows_of_wakee = vec![0u32; threads + 1];
@@ -53,7 +54,7 @@ impl Wakeups {
         Wakeups { rows, rows_of_wakee }
     }
 
-    /// From rows that are in their places already; `rows_of_wakee` as in the table.
+    /// Builds the table from rows in final order. `rows_of_wakee` as in the table.
     pub(crate) fn from_sorted(rows: Vec<Wakeup>, rows_of_wakee: Vec<u32>) -> Wakeups {
         Wakeups { rows, rows_of_wakee }
     }

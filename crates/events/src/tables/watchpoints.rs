@@ -5,7 +5,7 @@ use crate::{ThreadId, Timestamp};
 /// A thread's watchpoint on a few bytes, for a while.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WatchpointRow {
-    /// Whose accesses were watched.
+    /// The thread whose accesses were watched.
     pub thread: ThreadId,
     /// When watching began.
     pub start: Timestamp,
@@ -15,9 +15,10 @@ pub struct WatchpointRow {
     pub address: u64,
     /// How many bytes: 1, 2, 4 or 8.
     pub bytes: u32,
-    /// How often the thread touched one of them in user mode; watching ends after a few. Of a line of which no sample is a write:
-    /// how often it wrote to one of them, since these are watched for writes only.
+    /// Number of accesses by the thread in user mode. Watching stops after a few. On a cache line without a
+    /// sampled write, only writes are watched and counted.
     pub hits: u64,
-    /// How long it ran meanwhile, until the last hit if these were enough (ns).
+    /// CPU time of the thread while the watchpoint was set (ns), until the last hit if the maximum was
+    /// reached.
     pub ran_ns: u64,
 }

@@ -11,7 +11,7 @@ pub enum CodecError {
     Unknown {
         /// Of what.
         what: &'static str,
-        /// What was found.
+        /// The value found.
         value: u64,
         /// Where.
         offset: usize,
@@ -25,7 +25,7 @@ pub struct Short<'a> {
     length: u8,
 }
 
-/// A switch has 125 at the most. A power of two.
+/// Maximum length of a short event (bytes, a power of two). A switch has at most 125.
 const SHORT: usize = 128;
 
 impl Short<'_> {
@@ -41,7 +41,7 @@ impl Short<'_> {
         out.truncate(before + length);
     }
 
-    /// Where the next byte is: so told, its bounds need no check.
+    /// Position of the next byte. The modulo makes a bounds check unnecessary.
     #[inline]
     fn at(&self) -> usize {
         debug_assert!(usize::from(self.length) < SHORT, "longer than anything short is");
@@ -94,7 +94,7 @@ pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Small either way: 0, -1, 1, -2 … → 0, 1, 2, 3 …; differences wrap.
+/// Maps small differences of either sign to small numbers: 0, -1, 1, -2 … → 0, 1, 2, 3 …. Differences wrap.
 #[inline]
 fn zigzag(to: u64, from: u64) -> u64 {
     let difference = to.wrapping_sub(from) as i64;

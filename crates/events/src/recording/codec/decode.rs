@@ -23,7 +23,7 @@ pub struct Decoder<'a> {
     teller: [u32; 3],
 }
 
-/// A thread's counters; how far the first has come since it was told last.
+/// A thread's counters, and the increase of the first one since its previous value.
 #[derive(Default)]
 pub struct Counters {
     pub exec_ns: Option<u64>,
@@ -32,7 +32,7 @@ pub struct Counters {
 }
 
 impl<'a> Decoder<'a> {
-    /// Of the bytes of one chunk.
+    /// Decodes the bytes of one chunk.
     pub fn new(bytes: &'a [u8]) -> Decoder<'a> {
         Decoder {
             input: Input::new(bytes),
@@ -43,7 +43,8 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// The same decoder at the same place of `bytes`: of none while nobody asks it, and of those that it began with after that.
+    /// The same decoder at the same position of `bytes`. Callers keep it over an empty slice between uses,
+    /// and must pass the original bytes before the next use.
     pub(in crate::recording) fn over<'b>(self, bytes: &'b [u8]) -> Decoder<'b> {
         let Decoder { input, last_at, memory, texts, teller } = self;
         Decoder { input: input.over(bytes), last_at, memory, texts, teller }
@@ -160,7 +161,7 @@ impl<'a> Decoder<'a> {
         let tgid = self.input.u32()?;
         let kernel_frames = self.input.varint()? as u16;
         let count = self.input.varint()?;
-        // Grows with what is there, not with what the count claims.
+        // Grows with the bytes read, so that a wrong count allocates nothing.
         let mut addresses = Vec::new();
         let mut last = 0;
         for _ in 0..count {
@@ -171,7 +172,7 @@ impl<'a> Decoder<'a> {
         let mut vias = Vec::new();
         for _ in 0..self.input.varint()? {
             let via = FrameVia::from_code(self.input.byte()?).unwrap_or_default();
-            // Never more than there are addresses, whatever the number says.
+            // Bounded by the number of addresses, so that a damaged run length allocates nothing.
             let run = usize::try_from(self.input.varint()?).unwrap_or(usize::MAX);
             vias.resize((vias.len().saturating_add(run)).min(addresses.len()), via);
         }

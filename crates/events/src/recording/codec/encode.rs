@@ -21,11 +21,12 @@ pub struct Encoder {
     teller: Option<[u32; 3]>,
     /// Texts that were written out in this chunk, by their number.
     texts: HashMap<Arc<str>, u64>,
-    /// Some of them by where they are, which those keep them at: a runtime tells few names very often.
+    /// Numbers of some texts by their address (`texts` keeps them alive), because a runtime repeats few names
+    /// very often.
     places: Places,
 }
 
-/// Where texts are, with their numbers; each has one place at which it may be.
+/// Direct-mapped cache: address of a text, and its number.
 struct Places([(usize, u64); 128]);
 
 impl Default for Places {

@@ -1,7 +1,9 @@
-//! Switches and wakeups, of which a recording has most: what can be foretold from the events before takes a bit.
+//! Switches and wakeups, the most frequent events of a recording. A value that is predictable from earlier
+//! events takes one bit.
 //!
-//! Who leaves a CPU is who came last, its process and what it waits for are mostly what they were, and threads that were
-//! seen lately have a number of one byte. Both sides keep the same memory, which begins anew with each chunk.
+//! The thread that leaves a CPU is the one that was switched in last. Its process and the object it waits for
+//! are mostly unchanged. A recently used thread has a one-byte number. Encoder and decoder keep the same
+//! memory, which is reset with each chunk.
 
 use std::num::NonZeroU64;
 
@@ -12,18 +14,18 @@ use super::outcome;
 use crate::event::{Outcome, RawWait, Switch, Timeout, WakeContext, Waking};
 use crate::{Duration, ObjectKind, Timestamp};
 
-/// Threads and CPUs that are remembered, each in the place of its number: who shares one only costs bytes.
+/// Number of remembered threads and CPUs. Slots are chosen by number, and a shared slot only costs bytes.
 const THREADS: usize = 256;
 const CPUS: usize = 64;
 
-/// Beside a switch's outcome.
+/// Flags in the same byte as a switch's outcome.
 mod switch {
     pub const PREV_FORETOLD: u8 = 0x20;
     pub const NEXT_KNOWN: u8 = 0x40;
     pub const NEXT_IDLE: u8 = 0x80;
 }
 
-/// Beside a waking's context.
+/// Flags in the same byte as a wakeup's context.
 mod waking {
     pub const CONTEXT: u8 = 0x07;
     pub const WAKER_FORETOLD: u8 = 0x08;
@@ -33,7 +35,7 @@ mod waking {
     pub const HAS_EVERY: u8 = 0x80;
 }
 
-/// A wait's first byte; above them the code of its [`Timeout`].
+/// Flags of a wait's first byte. The bits above them hold the code of its [`Timeout`].
 mod wait {
     pub const AS_BEFORE: u8 = 0x01;
     pub const HAS_STACK: u8 = 0x02;
@@ -43,7 +45,7 @@ mod wait {
     pub const TIMEOUT_SHIFT: u8 = 5;
 }
 
-/// What was told of a thread last.
+/// Last recorded values of a thread.
 #[derive(Clone, Default)]
 pub struct Known {
     tid: u32,
@@ -53,14 +55,14 @@ pub struct Known {
     wait: RawWait,
 }
 
-/// What both sides remember.
+/// State shared by encoder and decoder.
 pub struct Memory {
     threads: Vec<Known>,
-    /// Who came last, by CPU.
+    /// Thread last switched in, by CPU.
     running: [u32; CPUS],
 }
 
-/// How the thread that comes is told.
+/// Encoding of the thread that is switched in.
 #[derive(Clone, Copy)]
 enum Next {
     Idle,
@@ -75,7 +77,7 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// What is known of `tid`, to be read and replaced.
+    /// The remembered values of `tid`, to read and to update. Resets the slot if another thread used it.
     pub fn of(&mut self, tid: u32) -> &mut Known {
         let known = &mut self.threads[tid as usize % THREADS];
         if known.tid != tid {
@@ -111,7 +113,7 @@ impl Encoder {
     pub(super) fn switch(&mut self, event: &Switch, out: &mut Vec<u8>) {
         let Encoder { last_at, memory, .. } = self;
         let came = std::mem::replace(memory.running(event.cpu.0), event.next_tid);
-        // First, as whoever decodes does: the two may share a place.
+        // In the decoder's order, because the two threads may share a slot.
         memory.of(event.prev_tid);
         let next = memory.place_of_next(event);
         let prev = memory.of(event.prev_tid);
@@ -194,7 +196,7 @@ impl Encoder {
     }
 }
 
-/// `clock_foretold`: how long it ran by its run queue's clock is what it ran.
+/// `clock_foretold`: the run time by the run queue's clock equals the accounted run time.
 fn outcome_code(event: &Switch, clock_foretold: bool) -> u8 {
     match &event.outcome {
         Outcome::Untracked if event.clock_ran_ns.is_none() => outcome::UNTRACKED,
@@ -208,7 +210,7 @@ fn outcome_code(event: &Switch, clock_foretold: bool) -> u8 {
     }
 }
 
-/// `at`: when it began; `before`: the thread's last wait, which this one replaces.
+/// `at`: start of the wait. `before`: the thread's previous wait, which is replaced by this one.
 fn put_wait(event: &RawWait, at: Timestamp, before: &mut RawWait, out: &mut Short<'_>) {
     let (code, length_ns, from_ns) = match event.timeout {
         Timeout::None => (0, 0, 0),

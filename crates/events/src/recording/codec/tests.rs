@@ -1,4 +1,4 @@
-//! Any events there and back; any bytes without harm.
+//! Arbitrary events survive encoding and decoding. Arbitrary bytes are decoded without a panic.
 
 use std::num::NonZeroU64;
 
@@ -38,7 +38,7 @@ fn wait() -> impl Strategy<Value = RawWait> {
     )
 }
 
-/// Mostly few: what is foretold comes true.
+/// Mostly few tids, so that predictions are correct.
 fn tid() -> impl Strategy<Value = u32> {
     prop_oneof![4 => 0..4u32, 1 => 255..258u32, 1 => any::<u32>()]
 }
@@ -209,7 +209,7 @@ fn task_window() -> impl Strategy<Value = Event> {
     (time(), tid(), any::<bool>()).prop_map(window)
 }
 
-/// What comes of the kernel's own counts.
+/// Events that carry the kernel's own counts.
 fn kernels() -> impl Strategy<Value = Event> {
     prop_oneof![counted(), fault(), watched(), task_wait(), task_window()]
 }
@@ -302,7 +302,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// A thread that sleeps a thousand times a second, woken by a timer: all that events tell of a block.
+/// All events about one block, of a thread that sleeps a thousand times a second and is woken by a timer.
 fn a_block(number: u64) -> [Event; 3] {
     let (tid, at) = (30_000 + (number % 50) as u32, 5_000_000_000 + number * 20_000);
     let wait = RawWait {
@@ -361,7 +361,7 @@ fn a_text_is_known_by_what_it_says_wherever_it_is() {
         Event::Tell(Tell { at: Timestamp(1), tgid: 1, tid: 0, lane: 0, what: Told::End, name })
     };
     let (mut encoder, mut bytes) = (Encoder::default(), Vec::new());
-    // Each is gone when the next is made, so that one may come to where another was.
+    // Each text is freed before the next is made, so that one may reuse the address of another.
     let names = ["minor", "minor", "major", "minor", "", "minor", "", "sweep", "major"].repeat(50);
     names.iter().for_each(|name| encoder.encode(&tell(name), &mut bytes));
     let decoded: Result<Vec<Event>, CodecError> = Decoder::new(&bytes).collect();

@@ -1,19 +1,20 @@
 //! The header of a chunk.
 
-/// First bytes of every chunk; unlikely in compressed data, and checked with the CRC anyway.
+/// First bytes of every chunk. They are unlikely in compressed data, and the CRC is checked in addition.
 pub const MAGIC: [u8; 8] = *b"\xf5hldup\x01\n";
 /// Bytes of a header.
 pub const HEADER: usize = 32;
-/// Where a header has four bytes that no checksum covers. In the first one they say how many events could not be written: a full disk
-/// takes them all the same, since they are there.
+/// Offset of four header bytes that no checksum covers. In the first header they hold the number of events
+/// that could not be written. Writing them needs no space, so it succeeds on a full disk.
 pub const DROPPED_AT: usize = 28;
-/// Largest payload, compressed or not, that a reader believes (bytes). Events make up some 256 KiB and the one that comes last, which is
-/// long where a foreign file tells long texts or deep stacks; a manifest is as long as the command line, which the kernel bounds by 6 MiB.
+/// Maximum payload that a reader accepts (bytes, compressed or not). A chunk holds about 256 KiB of events
+/// plus its last event. That event is long if an imported file has long texts or deep stacks. A manifest is
+/// as long as the command line, which the kernel limits to 6 MiB.
 pub const PAYLOAD_MAX: u32 = 16 << 20;
 /// Longest events that are written (bytes): what cannot be compressed gets longer.
 pub const RAW_MAX: usize = PAYLOAD_MAX as usize / 2;
 
-/// What a chunk holds.
+/// Content of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// JSON of the manifest.
@@ -75,8 +76,8 @@ impl Header {
     }
 }
 
-/// The four bytes for so many dropped events: 20 bits, how many zeros follow these, and a byte that tells them from damage.
-/// Rounded down, by less than one in 500,000.
+/// The four bytes that encode the number of dropped events: a 20-bit mantissa, a 4-bit shift, and a check
+/// byte that detects damage. The number is rounded down by less than 1 in 500,000.
 pub fn dropped_word(events: u64) -> [u8; 4] {
     let zeros = (64 - events.leading_zeros()).saturating_sub(20).min(15);
     let rounded = (events >> zeros).min((1 << 20) - 1) as u32;
@@ -84,7 +85,7 @@ pub fn dropped_word(events: u64) -> [u8; 4] {
     [low, middle, high, guard([low, middle, high])]
 }
 
-/// What the first header of a journal says of dropped events; 0 if nothing.
+/// Number of dropped events in the first header of a journal, 0 if none.
 pub fn dropped_events(header: &[u8]) -> u64 {
     let word = header.get(DROPPED_AT..HEADER).filter(|_| header.starts_with(&MAGIC));
     let Some([low, middle, high, check]) = word.and_then(|word| <[u8; 4]>::try_from(word).ok()) else {

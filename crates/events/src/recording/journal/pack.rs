@@ -12,16 +12,18 @@ use crate::{Event, Timestamp};
 const CHUNK_BYTES: usize = 256 << 10;
 /// Room for them, and for the event that makes them enough, if it is not among the few that are long.
 const ROOM_BYTES: usize = CHUNK_BYTES + (8 << 10);
-/// Very fast: the recorder shares the machine with what it records, and events are dense already: of 50,000 blocks a second level
-/// -1 saves a quarter of the bytes, this one a fifth, in two fifths of the time.
+/// A very fast level, because the recorder shares the machine with the program, and events are already
+/// compact. At 50,000 blocks per second, level -1 saves a quarter of the bytes. This level saves a fifth, in
+/// two fifths of the time.
 const ZSTD_LEVEL: i32 = -10;
 
-/// What of a chunk's events is said beside their bytes.
+/// Properties of a chunk's events that are stored outside their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Content {
     /// How many.
     pub events: u32,
-    /// Times of the first and of the last; of what covers a stretch its beginning counts, too.
+    /// Times of the first and of the last event. An event that covers an interval counts from the interval's
+    /// start.
     pub span: (Timestamp, Timestamp),
 }
 
@@ -34,13 +36,13 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Takes one event; `true` if there are enough now.
+    /// Appends one event. Returns `true` once the batch is large enough for a chunk.
     pub fn push(&mut self, event: &Event) -> bool {
         let Content { events, span: (from, to) } = self.content;
         let (begin, at) = (event.begin(), event.at());
         let span = if events == 0 { (begin, at) } else { (from.min(begin), to.max(at)) };
         self.content = Content { events: events + 1, span };
-        // What was left in the place of the last may be short.
+        // The buffer that `take` left here may be short.
         if self.encoded.is_empty() {
             self.encoded.reserve(ROOM_BYTES);
         }
@@ -53,7 +55,8 @@ impl Batch {
         self.encoded.len() as u64
     }
 
-    /// Hands over what has been pushed, if anything, and begins anew. Whoever keeps the bytes leaves others in their place.
+    /// Passes the pushed events, if any, to `with`, and resets the batch. If `with` keeps the bytes, it must
+    /// leave another buffer.
     pub fn take<T>(&mut self, with: impl FnOnce(&mut Vec<u8>, Content) -> T) -> Option<T> {
         if self.content.events == 0 {
             return None;
@@ -78,7 +81,7 @@ impl Packer {
         Ok(Packer { compressor: Compressor::new(ZSTD_LEVEL)?, sealed: Vec::new() })
     }
 
-    /// The chunk of `raw`, which holds so many events.
+    /// Builds the chunk of `raw`, which holds `events` events.
     pub fn seal(&mut self, kind: Kind, raw: &[u8], events: u32) -> io::Result<&[u8]> {
         // Room for the header, too: one call writes both.
         let room = HEADER + zstd::zstd_safe::compress_bound(raw.len());

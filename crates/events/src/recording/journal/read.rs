@@ -11,27 +11,28 @@ use crate::recording::codec::Decoder;
 use crate::recording::{Manifest, RecordingError};
 use crate::{CpuId, Event, Loss, Timestamp};
 
-/// Bytes that are read at a time at the least.
+/// Minimum bytes per read.
 const READ_MIN: usize = 64 << 10;
-/// So many events are decoded at a time: what a chunk holds is small as long as it is not decoded.
+/// Number of events decoded at a time. The encoded form of a chunk is small.
 const AT_ONCE: usize = 256;
-/// Room that a chunk is given at first; one whose header promises more gets more once that is too little.
+/// Initial buffer size of a chunk. A larger buffer is allocated only if this one is too small and the header
+/// allows it.
 const ROOM_FIRST: usize = 1 << 20;
-/// What may be spent in vain on what looks like a chunk and is none, in bytes: so much at first, and for each byte of the file so many.
-/// Damage is far from that; without a bound a file made for it would cost the square of its length.
+/// Maximum bytes that may be spent on false chunk starts: an initial amount, plus an amount per byte of the
+/// file. Real damage stays far below. Without a bound, a crafted file could cost the square of its length.
 const VAIN_FIRST: u64 = 4 * PAYLOAD_MAX as u64;
 const VAIN_PER_BYTE: u64 = 4;
 
-/// Gives the events of every whole chunk, in the order written, and a [`Loss`] for what is broken.
+/// Returns the events of every whole chunk in the order written, and a [`Loss`] for each damaged part.
 pub struct JournalReader<R = File> {
     input: R,
     /// For errors.
     path: PathBuf,
-    /// Bytes read; those before `at` are done with.
+    /// Bytes read. Those before `at` are already processed.
     buffer: Vec<u8>,
     at: usize,
     at_end: bool,
-    /// There may be more than could be read, as long as that was not told.
+    /// Reading failed before the end of the file. Reset once the loss is returned.
     is_cut: bool,
     /// Why.
     failed: Option<io::Error>,
@@ -41,11 +42,11 @@ pub struct JournalReader<R = File> {
     /// The chunk whose events are being given.
     open: Option<Open>,
     ready: VecDeque<Event>,
-    /// What is missing before the next event.
+    /// Events missing before the next event.
     gap: Option<Gap>,
     /// Time of the last event that was decoded: losses begin there.
     last_at: Timestamp,
-    /// Events that could not be written, as long as that was not told.
+    /// Events that could not be written. Reset once the loss is returned.
     dropped: u64,
     /// Bytes that may be spent in vain.
     vain: u64,
@@ -54,7 +55,7 @@ pub struct JournalReader<R = File> {
 /// A chunk of which a part is decoded.
 struct Open {
     raw: Vec<u8>,
-    /// Its place in `raw`.
+    /// Position in `raw`.
     decoder: Decoder<'static>,
     /// Events that its header promises, and that were not decoded yet.
     missing: u64,
@@ -116,21 +117,21 @@ impl<R: Read> JournalReader<R> {
         reader
     }
 
-    /// The same without a word of what could not be written: whoever wrote it knows that better.
+    /// Omits the number of events that could not be written, for a caller that knows it better.
     pub fn without_dropped(mut self) -> JournalReader<R> {
         self.dropped = 0;
         self
     }
 
-    /// The manifest as the part that has been read tells it: what comes later knows more.
+    /// The latest manifest read so far. Later ones are more complete.
     pub fn manifest(&self) -> Option<&Manifest> {
         self.manifest.as_ref()
     }
 
-    /// The manifest as all of the journal tells it, once its last event has been given.
+    /// The journal's last manifest. Complete after the last event was returned.
     ///
     /// # Errors
-    /// It has none that can be read, or a newer holdup wrote it.
+    /// The journal has no readable manifest, or a newer holdup wrote it.
     pub fn into_manifest(self) -> Result<Manifest, RecordingError> {
         let JournalReader { manifest, no_manifest, path, .. } = self;
         match (no_manifest, manifest) {
@@ -144,17 +145,19 @@ impl<R: Read> JournalReader<R> {
         }
     }
 
-    /// Why it could not be read to its end, if so; there is a [`Loss`] then, too. Known once its last event has been given.
+    /// The read error that ended the journal early, if any. A [`Loss`] is returned as well. Complete after
+    /// the last event.
     pub fn take_failure(&mut self) -> Option<RecordingError> {
         self.failed.take().map(RecordingError::io(&self.path))
     }
 
-    /// What has been read and is not done with.
+    /// Bytes that are read and not yet processed.
     fn rest(&self) -> &[u8] {
         self.buffer.get(self.at..).unwrap_or_default()
     }
 
-    /// Makes at least `wanted` bytes available, if there are so many; tells how many there are.
+    /// Makes at least `wanted` bytes available unless the input ends first. Returns the number of available
+    /// bytes.
     fn fill(&mut self, wanted: usize) -> usize {
         let mut there = self.rest().len();
         if there < wanted && !self.at_end {
@@ -181,7 +184,7 @@ impl<R: Read> JournalReader<R> {
         self.vain = self.vain.saturating_add(length as u64 * VAIN_PER_BYTE);
     }
 
-    /// Reads on until events are ready; false at the end.
+    /// Reads until events are ready. Returns false at the end.
     fn advance(&mut self) -> bool {
         loop {
             match self.open.take() {
@@ -195,7 +198,7 @@ impl<R: Read> JournalReader<R> {
         }
     }
 
-    /// Takes what is at the front, or goes on to where there may be more.
+    /// Reads the chunk at the current position, or skips to the next possible chunk.
     fn next_chunk(&mut self) {
         let Some((header, raw, length)) = self.chunk() else { return self.skip() };
         self.consume(length);
@@ -249,7 +252,7 @@ impl<R: Read> JournalReader<R> {
         self.open = Some(Open { raw, decoder, missing });
     }
 
-    /// The next event. What is missing before it is missing up to it.
+    /// Queues an event. A pending gap ends at this event.
     fn give(&mut self, event: Event) {
         let at = event.at();
         self.tell_gap(at);
@@ -285,7 +288,7 @@ impl<R: Read> JournalReader<R> {
         self.consume(next);
     }
 
-    /// What is missing behind the last event; false if nothing is.
+    /// Queues the losses after the last event. Returns false if there are none.
     fn at_its_end(&mut self) -> bool {
         let unread = std::mem::take(&mut self.is_cut);
         if unread {
@@ -304,7 +307,8 @@ impl<R: Read> JournalReader<R> {
     }
 }
 
-/// What was compressed to `payload`, `length` bytes; `None` if that is not so. Room is made as it is needed, not as it is promised.
+/// Decompresses `payload`. `None` if it is not a zstd frame of `length` bytes. Allocates as needed,
+/// independent of the header's claim.
 fn inflate(payload: &[u8], length: usize) -> Option<Vec<u8>> {
     let mut decompressor = zstd::bulk::Decompressor::new().ok()?;
     let mut room = length.min(ROOM_FIRST);

@@ -35,7 +35,7 @@ fn journal(name: &str) -> (Vec<u8>, Vec<usize>) {
     (bytes, ends)
 }
 
-/// A chunk of `raw`, which its header says are so many events, behind the manifest of [`journal`].
+/// A chunk of `raw` after the manifest of [`journal`]. Its header claims `events` events.
 fn behind_the_manifest(name: &str, raw: &[u8], events: u32) -> Vec<u8> {
     let (mut bytes, ends) = journal(name);
     bytes.truncate(ends[0]);
@@ -140,7 +140,7 @@ fn what_a_damaged_chunk_lacks_is_missing_up_to_the_next_whole_one() {
 
 #[test]
 fn events_that_this_version_does_not_know_are_missing_not_nothing() {
-    // Two that are known, then another kind, which hides what is behind it.
+    // Two known events, then an unknown kind, which hides the rest.
     let mut raw = encoded(&[waking(5), waking(6)]);
     raw.extend([250, 1, 2, 3]);
     let mut bytes = behind_the_manifest("unknown", &raw, 5);
@@ -187,7 +187,7 @@ fn a_journal_without_a_manifest_has_none() {
     assert!(into(&whole).1.is_ok());
 }
 
-/// Gives some bytes, and then what a disk says that cannot be read.
+/// Returns some bytes, and then the error of an unreadable disk.
 struct Failing<'a>(&'a [u8]);
 
 impl Read for Failing<'_> {
@@ -218,7 +218,7 @@ fn what_cannot_be_read_is_no_end() {
 fn lies_about_lengths_cost_no_more_than_some_times_the_file() {
     let (mut bytes, ends) = journal("lies");
     let honest = bytes.split_off(ends[0]);
-    // Each of them would have as much checked as there is: 200,000 times so many bytes.
+    // Each false header would have the whole rest of its payload checked: 200,000 times that many bytes.
     let lie = Header { kind: Kind::Events, stored: PAYLOAD_MAX / 4, raw: PAYLOAD_MAX, events: 1 };
     let mut lies = lie.encode(b"").repeat(200_000);
     lies.extend(honest);

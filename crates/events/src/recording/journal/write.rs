@@ -18,11 +18,11 @@ pub struct JournalWriter {
     path: PathBuf,
     batch: Batch,
     packer: Packer,
-    /// What is known of the recording by now.
+    /// Latest known state of the recording.
     manifest: Manifest,
     bytes: u64,
     dropped: Option<Loss>,
-    /// How many of these the file says.
+    /// Number of dropped events that the file's first header contains.
     said: u64,
 }
 
@@ -31,7 +31,7 @@ impl JournalWriter {
     pub fn create(dir: &Path, manifest: &Manifest) -> Result<JournalWriter, RecordingError> {
         let path = dir.join(JOURNAL);
         let file = File::create(&path).map_err(RecordingError::io(&path))?;
-        // So that readers see that the recording goes on; a file system without locks does no harm.
+        // Marks the recording as running for readers. A file system without locks does no harm.
         let _ = file.try_lock();
         let packer = Packer::new().map_err(RecordingError::io(&path))?;
         let manifest = manifest.clone();
@@ -42,8 +42,8 @@ impl JournalWriter {
         Ok(journal)
     }
 
-    /// The recording begins at `start`, some time after its journal; what has been pushed is what it found. If the disk is full
-    /// the next chunk will say so.
+    /// Sets the start of the recording, some time after the journal was created. Events pushed before are the
+    /// initial state. A full disk is detected at the next chunk.
     pub fn begin_at(&mut self, start: Timestamp) {
         self.manifest.begin_at(start);
         self.flush();
@@ -58,7 +58,7 @@ impl JournalWriter {
         write(&mut self.file, sealed, &mut self.bytes)
     }
 
-    /// Appends one event; written with its chunk.
+    /// Appends one event. It is written with its chunk.
     pub fn push(&mut self, event: &Event) {
         if let Some(loss) = &mut self.dropped {
             loss.events += 1;
@@ -70,7 +70,7 @@ impl JournalWriter {
         }
     }
 
-    /// Writes what has been pushed; call it now and then, so that a crash loses little.
+    /// Writes the pushed events. Call it regularly, so that a crash loses little.
     pub fn flush(&mut self) {
         self.say_dropped();
         let JournalWriter { file, batch, packer, bytes, .. } = self;
@@ -80,7 +80,7 @@ impl JournalWriter {
         }
     }
 
-    /// Appends events that were encoded elsewhere, behind what has been pushed.
+    /// Appends events that were encoded elsewhere, after the pushed ones.
     pub(in crate::recording) fn append(&mut self, raw: &[u8], content: Content) {
         self.flush();
         let JournalWriter { file, packer, bytes, .. } = self;
@@ -104,18 +104,18 @@ impl JournalWriter {
         self.say_dropped();
     }
 
-    /// Who reads the journal later hears that it is not whole: that takes no room.
+    /// Writes the number of dropped events into the first header. This needs no disk space.
     fn say_dropped(&mut self) {
         let events = self.dropped.as_ref().map_or(0, |loss| loss.events);
         if events > self.said {
-            // Were it refused, the recording would say the loss all the same when it is finished.
+            // If this write fails, the finished recording still reports the loss.
             let _ = self.file.write_all_at(&dropped_word(events), DROPPED_AT as u64);
             self.said = events;
         }
     }
 
-    /// Keeps it a journal that is being written for as long as what this gives lives: until its tables are there, nobody shall take it
-    /// for one whose recorder has died. `None` if there is no descriptor for it.
+    /// Marks the journal as being written for the lifetime of the result. Otherwise it would be taken for the
+    /// journal of a crashed recorder until its tables exist. `None` if no file descriptor is available.
     #[must_use = "the journal looks abandoned once this is dropped"]
     pub fn hold(&self) -> Option<HeldJournal> {
         self.file.try_clone().ok().map(HeldJournal)
@@ -171,7 +171,7 @@ fn write(file: &mut File, sealed: &[u8], bytes: &mut u64) -> std::io::Result<()>
     let written = file.write_all(sealed);
     match written {
         Ok(()) => *bytes += sealed.len() as u64,
-        // Half a chunk is of no use to anybody.
+        // Removes the incomplete chunk.
         Err(_) => file.set_len(*bytes)?,
     }
     written

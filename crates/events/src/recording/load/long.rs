@@ -10,7 +10,7 @@ use crate::recording::parquet::TableReader;
 use crate::tables::{AccessKind, Deadline, SampleRow, Slices, Steal, ThreadState, Wakeup, Wakeups};
 use crate::{CpuId, Duration, StackId, ThreadId, Timestamp, Trace, WaitId};
 
-/// Fills the long tables of `trace`, whose threads are known; what cannot be read goes to `unreadable`.
+/// Fills the long tables of `trace`, whose threads are known. Names of unreadable tables go to `unreadable`.
 pub fn read(place: &Place<'_>, trace: &mut Trace, unreadable: &mut Vec<&'static str>) {
     let threads = trace.threads.len();
     let ends: Vec<Timestamp> = trace.threads.iter().map(|thread| thread.end).collect();

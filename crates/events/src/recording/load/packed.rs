@@ -41,7 +41,7 @@ impl Packed {
     /// The same with one of its files alone: the others, which are large, are passed over.
     pub fn open_only(path: &Path, name: &str) -> Result<Packed, RecordingError> {
         let picked = fs::File::open(path).and_then(|file| match Packed::pick(&file, name) {
-            // It ends within what it promises.
+            // The archive ends within a file that it announced.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
             picked => picked,
         });
@@ -121,10 +121,11 @@ pub fn unpack(file: &Path, dir: &Path) -> Result<(), RecordingError> {
     Ok(())
 }
 
-/// Makes one file of the recording in `dir`; returns its bytes. An existing `file` is not overwritten, and there is none before it is whole.
+/// Packs the recording in `dir` into one file. Returns its size in bytes. An existing `file` is not
+/// overwritten, and the name appears only once the file is complete.
 ///
 /// # Errors
-/// There is no recording, or something has that name, or those of the file system.
+/// `dir` has no recording, `file` exists, or an error of the file system.
 pub fn pack(dir: &Path, file: &Path) -> Result<u64, RecordingError> {
     super::manifest(dir)?;
     if fs::symlink_metadata(file).is_ok() {
@@ -147,7 +148,7 @@ pub fn pack_aside(file: &Path) -> PathBuf {
     file.with_file_name(name)
 }
 
-/// Gives a file its name, if nothing has got that meanwhile.
+/// Gives a file its name, unless that name exists by now.
 fn put_in_place(aside: &Path, file: &Path) -> io::Result<()> {
     match fs::hard_link(aside, file) {
         // There are file systems where a file has one name.
@@ -208,7 +209,7 @@ mod tests {
         assert_eq!(pack(&recording, &file).unwrap(), fs::metadata(&file).unwrap().len());
         assert_eq!(names(), ["t.holdup", "t.pack"]);
         assert!(super::super::manifest(&file).is_ok());
-        // The manifest is found wherever the file may end, or it is said that there is none.
+        // Wherever the file is cut, the manifest is found, or its absence is reported.
         let whole = fs::read(&file).unwrap();
         for length in 0..whole.len() {
             fs::write(dir.join("cut"), &whole[..length]).unwrap();

@@ -13,7 +13,7 @@ use crate::{
     CpuId, FrameId, Loss, ObjectKind, ProcessId, StackId, ThreadId, Timestamp, Trace, Wait, WaitReason,
 };
 
-/// Fills the small tables of `trace`; names of those that cannot be read go to `unreadable`.
+/// Fills the small tables of `trace`. Names of unreadable tables go to `unreadable`.
 pub fn read(place: &Place<'_>, trace: &mut Trace, unreadable: &mut Vec<&'static str>) {
     let mut load = |name: &'static str, read: &mut dyn FnMut(&TableReader) -> Result<()>| {
         if contained(|| read(&place.table(name)?)).is_none() {
@@ -58,7 +58,7 @@ pub fn read(place: &Place<'_>, trace: &mut Trace, unreadable: &mut Vec<&'static 
     load("loss", &mut |table| losses(table).map(|rows| trace.losses = rows));
 }
 
-/// Reads who takes part and what was lost, and no more.
+/// Reads only processes, threads and losses.
 pub fn read_threads(place: &Place<'_>, trace: &mut Trace) -> Result<()> {
     trace.processes = processes(&place.table("processes")?)?;
     trace.threads = threads(&place.table("threads")?)?;
@@ -70,7 +70,7 @@ pub(super) fn optional(id: i32) -> Option<u32> {
     (id >= 0).then_some(id as u32)
 }
 
-/// Takes the next value of a column; a shorter column gives the default.
+/// Takes the next value of a column. A column that is too short yields the default.
 pub(super) fn next<T: Default>(column: &mut std::vec::IntoIter<T>) -> T {
     column.next().unwrap_or_default()
 }

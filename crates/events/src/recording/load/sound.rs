@@ -1,22 +1,23 @@
-//! What every reader of a trace relies on, made true of what was read: times lie in the recording, slices tile their
-//! thread's life, ids are rows. A whole recording stays as it is; a damaged one is cut to what can be, and says so.
+//! Establishes the invariants that every user of a trace relies on. Times lie within the recording, slices
+//! tile their thread's life, and ids are valid row numbers. An undamaged recording is unchanged. A damaged
+//! one is cut to its valid part, and a loss is added.
 
 use crate::tables::{
     CallPartKind, Frame, SliceRow, Slices, SpanRow, Spans, StackRow, Stacks, Thread, ThreadState, Wakeups,
 };
 use crate::{CpuId, FrameId, Loss, ProcessId, StackId, ThreadId, Timestamp, Trace, WaitId};
 
-/// Nobody records for longer (ns: 30 days): a later end is damage, and sums over threads would overflow.
+/// Maximum length of a recording (ns: 30 days). A later end is damage, and sums over threads would overflow.
 const SPAN_MAX_NS: u64 = 30 * 24 * 3_600_000_000_000;
 /// More is no count of events, and no cost in nanoseconds or bytes.
 const COUNT_MAX: u64 = 1 << 56;
 /// [`CpuId`] numbers no more.
 const CPUS_MAX: u32 = u16::MAX as u32;
 
-/// Mends one table; gives how much it had to change.
+/// Repairs one table. Returns the number of changes.
 type Check = fn(&mut Trace) -> u64;
 
-/// Makes it true; a table in which anything had to be changed becomes a loss.
+/// Repairs all tables. Each changed table is reported as a loss.
 pub(super) fn make_sound(trace: &mut Trace) {
     manifest(trace);
     let checks: [(&str, Check); 13] = [
@@ -56,7 +57,7 @@ pub(super) fn make_sound(trace: &mut Trace) {
     losses(trace);
 }
 
-/// The same of who takes part and of losses alone; what had to be changed is not told.
+/// Repairs only processes, threads and losses, without a report of changes.
 pub(super) fn make_threads_sound(trace: &mut Trace) {
     manifest(trace);
     processes(trace);
@@ -71,7 +72,7 @@ fn losses(trace: &mut Trace) {
     }
 }
 
-/// Puts what `mended` makes of a value in its place; 1 if that changes it.
+/// Replaces a value by `mended` of it. Returns 1 if the value changed.
 fn mend<T: PartialEq + Copy>(place: &mut T, mended: impl Fn(T) -> T) -> u64 {
     let value = mended(*place);
     let changes = *place != value;
@@ -106,7 +107,8 @@ fn manifest(trace: &mut Trace) {
     }
 }
 
-/// Parts that belong to a row, of threads and stacks that are there; sums that do not overflow.
+/// Keeps parts that belong to a row, and valid threads and stacks. Limits values so that sums do not
+/// overflow.
 fn calls(trace: &mut Trace) {
     let (threads, stacks) = (trace.threads.len(), trace.stacks.rows().len() as u64);
     let calls = &mut trace.calls;
@@ -123,7 +125,7 @@ fn calls(trace: &mut Trace) {
     calls.parts.iter_mut().for_each(|part| part.count = part.count.min(COUNT_MAX));
 }
 
-/// Of threads and stacks that are there; sums of their bytes that do not overflow.
+/// Keeps rows with valid threads and stacks. Limits byte counts so that sums do not overflow.
 fn allocations(trace: &mut Trace) {
     let (threads, stacks) = (trace.threads.len(), trace.stacks.rows().len());
     trace.allocations.retain(|row| row.thread.index() < threads);
@@ -137,7 +139,7 @@ fn allocations(trace: &mut Trace) {
     }
 }
 
-/// Of threads and stacks that are there; sums that do not overflow.
+/// Keeps rows with valid threads and stacks. Limits values so that sums do not overflow.
 fn kernel_counts(trace: &mut Trace) {
     let (threads, stacks) = (trace.threads.len(), trace.stacks.rows().len());
     for row in &mut trace.kernel_counts {
@@ -157,7 +159,7 @@ fn kernel_counts(trace: &mut Trace) {
     }
 }
 
-/// Of threads, stacks and processes that are there; what ends before it begins takes no time.
+/// Keeps rows with valid threads, stacks and processes. A row that ends before it begins gets length 0.
 fn task_waits(trace: &mut Trace) {
     let (threads, stacks) = (trace.threads.len(), trace.stacks.rows().len());
     let known = |stack: StackId| if stack.index() < stacks { stack } else { StackId::NONE };
@@ -246,7 +248,7 @@ fn waits(trace: &mut Trace) -> u64 {
     for wait in trace.waits.iter_mut().filter(|wait| wait.process.index() >= processes) {
         changed += mend(&mut wait.process, |_| ProcessId(0));
     }
-    // Row 0 of an empty table of processes is nobody's, and asked for by nobody.
+    // Row 0 of an empty table of processes is never used.
     if processes == 0 { 0 } else { changed }
 }
 

@@ -1,5 +1,5 @@
-//! The slices of a recording a group at a time, three columns of them, and who they are of: what a first look needs, in a
-//! fraction of the time that reading all of it takes.
+//! Slices of a recording by row group, with only three columns, and their threads. Enough for an overview, in
+//! a fraction of the time for the whole recording.
 
 use std::path::Path;
 
@@ -13,19 +13,19 @@ use crate::{ThreadId, Timestamp, Trace};
 /// A recording whose slices are visited, not kept.
 pub struct SliceStarts<'a> {
     place: Place<'a>,
-    /// Manifest, processes, threads and losses; every other table is empty.
+    /// Manifest, processes, threads and losses. Every other table is empty.
     pub trace: Trace,
     groups: Vec<usize>,
 }
 
-/// Where a slice begins; it lasts until the next of its thread does.
+/// Start of a slice. The slice ends at the start of the thread's next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SliceStart {
-    /// Whose it is; may be no row of a damaged recording's threads.
+    /// The thread. In a damaged recording, this may not be a valid row.
     pub thread: ThreadId,
     /// When it begins.
     pub at: Timestamp,
-    /// What the thread is from then on.
+    /// State of the thread from then on.
     pub state: ThreadState,
 }
 
@@ -55,7 +55,8 @@ impl<'a> SliceStarts<'a> {
         self.groups.len()
     }
 
-    /// Visits the slices of a group; `false` if it cannot be read, and then some may have been visited.
+    /// Calls `each` for the slices of a group. Returns `false` if the group is not readable, possibly after
+    /// some calls.
     pub fn visit(&self, group: usize, mut each: impl FnMut(SliceStart)) -> bool {
         contained(|| self.read(group, &mut each)).is_some()
     }

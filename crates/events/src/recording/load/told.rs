@@ -1,4 +1,4 @@
-//! Reading what runtimes told: spans, counters, marks, lanes and their names. Older recordings lack them all.
+//! Reads spans, counters, marks, lanes and their names. Older recordings have none of these tables.
 
 use parquet::errors::Result;
 
@@ -8,7 +8,7 @@ use crate::recording::parquet::TableReader;
 use crate::tables::{CounterRow, Lane, MarkRow, SpanKind, SpanRow, Spans, TellName};
 use crate::{ProcessId, ThreadId, Timestamp, Trace};
 
-/// Fills these tables of `trace`; names of those that cannot be read go to `unreadable`.
+/// Fills these tables of `trace`. Names of unreadable tables go to `unreadable`.
 pub fn read(place: &Place<'_>, trace: &mut Trace, unreadable: &mut Vec<&'static str>) {
     let mut load = |name: &'static str, read: &mut dyn FnMut(&TableReader) -> Result<()>| {
         if place.has(name) && contained(|| read(&place.table(name)?)).is_none() {

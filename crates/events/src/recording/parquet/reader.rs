@@ -11,8 +11,8 @@ pub struct TableReader {
     reader: Box<dyn FileReader>,
 }
 
-/// Rows that a byte of a table may stand for. Where all rows are the same, what holdup writes comes to 97: each 20,000 values of a column
-/// have a page of their own, with a header. Who writes a table anew with larger pages comes to some 2,000.
+/// Maximum rows per byte of a table. If all rows are equal, holdup writes 97, because each 20,000 values of a
+/// column have their own page and header. Rewriting such a table with larger pages gives about 2,000.
 const ROWS_PER_BYTE_MAX: u64 = 4096;
 
 /// Values that are read at a time: the library makes room for as many as it is asked for, whether they are there or not.
@@ -114,7 +114,7 @@ impl TableReader {
         Ok(all.iter().map(|value| value.data().to_vec()).collect())
     }
 
-    /// A whole column of text; what is no UTF-8 is replaced.
+    /// A whole text column. Invalid UTF-8 is replaced.
     pub fn all_text(&self, name: &str) -> Result<Vec<String>> {
         Ok(self.all_bytes(name)?.iter().map(|bytes| String::from_utf8_lossy(bytes).into_owned()).collect())
     }
@@ -126,7 +126,7 @@ pub struct ColumnBatches<T: DataType> {
 }
 
 impl<T: DataType> ColumnBatches<T> {
-    /// Appends the next `count` values; an error if there are fewer.
+    /// Appends the next `count` values. An error if there are fewer.
     pub fn read(&mut self, count: usize, into: &mut Vec<T::T>) -> Result<()> {
         let mut missing = count;
         while missing > 0 {

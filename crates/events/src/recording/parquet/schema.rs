@@ -20,7 +20,7 @@ pub enum Kind {
 /// One column.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
-    /// Its name; a unit comes last.
+    /// Column name, with the unit last.
     pub name: &'static str,
     /// How it is stored.
     pub kind: Kind,
@@ -29,9 +29,9 @@ pub struct Column {
 /// One table: the file `NAME.parquet`.
 #[derive(Clone, Copy, Debug)]
 pub struct Schema {
-    /// Its name.
+    /// Table name.
     pub name: &'static str,
-    /// Its columns, in order.
+    /// Columns in order.
     pub columns: &'static [Column],
 }
 

@@ -10,13 +10,13 @@ use crate::{Event, Loss, Timestamp};
 /// A chunk as it is, or the events of one that was taken apart.
 type Part = Result<Chunk, Vec<Event>>;
 
-/// See the module; it shares its chunks with the ring, and can be written while that goes on.
+/// See the module. Shares its chunks with the ring, and can be written while recording continues.
 pub struct Cut<M> {
     /// First moment.
     pub start: Timestamp,
     /// Last moment.
     pub end: Timestamp,
-    /// What the recorder remembered of the beginning.
+    /// The recorder's mark of the first segment.
     pub mark: M,
     pub(super) standing: Standing,
     pub(super) chunks: Vec<Chunk>,
@@ -55,7 +55,7 @@ impl<M> Cut<M> {
         all
     }
 
-    /// What is known of the time before, and what came since.
+    /// Events for the state at `start`, and the events since.
     fn parts(mut self) -> (Vec<Event>, Vec<Part>) {
         let known = self.standing.clone();
         let whole = |chunk: &Chunk| chunk.content.span.0 >= self.start && chunk.content.span.1 <= self.end;
@@ -79,7 +79,7 @@ impl<M> Cut<M> {
         (self.before(&parts), parts)
     }
 
-    /// A loss that began before the beginning and went on behind it is a loss from there on: what it lacks is missing here, too.
+    /// A loss that spans `start` is cut to begin at `start`, because its missing events matter here, too.
     fn reaching_in(&self, event: Event) -> Event {
         match event {
             Event::Loss(loss) if loss.start < self.start && loss.end >= self.start => {
@@ -89,11 +89,12 @@ impl<M> Cut<M> {
         }
     }
 
-    /// What is known of the time before, in the order of time: what stood at the beginning, and the stacks that this or a part names.
+    /// Events for the state at `start`, in time order: the initial state, and the stacks that this state or a
+    /// part refers to.
     fn before(&self, parts: &[Part]) -> Vec<Event> {
         let mut stood = Vec::new();
         self.standing.tell(self.start, &mut |event| stood.push(event));
-        // All that were ever told are many more, as long as there is room for them.
+        // Only referenced stacks. Many more definitions are kept while space allows.
         let named = if self.stacks.is_empty() { BTreeSet::new() } else { named(&stood, parts) };
         let is_wanted = |event: &Event| {
             event.at() < self.start && matches!(event, Event::Stack(stack) if named.contains(&stack.id))
@@ -120,7 +121,7 @@ fn named(stood: &[Event], parts: &[Part]) -> BTreeSet<u64> {
     named
 }
 
-/// Whether it tells of a stretch that began before `start`. One without a beginning began with its thread.
+/// Whether an event covers time before `start`. An interval without a start begins with its thread.
 fn covers_earlier(event: &Event, start: Timestamp, known: &Standing) -> bool {
     match event {
         Event::Counted(counted) if counted.at == Timestamp(0) => {

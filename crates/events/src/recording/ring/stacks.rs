@@ -1,9 +1,10 @@
-//! Definitions of stacks. Who tells them tells each one once, so they outlive the segments that were there when they came. Where
-//! they take too much room, they are told anew from some moment on, and those of before go with the last segment that began
-//! before it: but for those with which threads still wait.
+//! Definitions of stacks. A source defines each stack once, so definitions outlive the segment in which they
+//! arrived. If definitions take too much space, all stacks are defined again from some time on. Earlier
+//! definitions are dropped with the last segment that began before that time. Stacks of threads that are
+//! still blocked are kept.
 //!
-//! Too much is several times what one generation told before it was the only one: samples come with ever new stacks, of which the
-//! segments that are still there name few.
+//! The limit is several times the size of the definitions made while two generations existed. Samples keep
+//! adding new stacks, and the remaining segments refer to few of them.
 
 use std::collections::BTreeSet;
 
@@ -13,9 +14,10 @@ use crate::recording::journal::Batch;
 use crate::standing::{Doing, Standing};
 use crate::{Event, Timestamp};
 
-/// Less room than this is not worth it to have them told anew (bytes).
+/// Minimum size for which defining stacks again is worthwhile (bytes).
 const WORTH_IT: u64 = 1 << 20;
-/// Telling all anew is a small part of what is told if they are told so many times until then.
+/// Size limit of a generation, in multiples of `needed`. Redefinition is then a small part of all
+/// definitions.
 const GENERATION: u64 = 4;
 
 /// See the module.
@@ -25,9 +27,10 @@ pub struct Definitions {
     bytes: u64,
     /// More are too much.
     bytes_max: u64,
-    /// What was told while the segments of before were still there: about what segments name (bytes).
+    /// Size of the definitions made while segments of the previous generation existed: approximately the size
+    /// that the segments refer to (bytes).
     needed: u64,
-    /// Those of before, and when they were told anew.
+    /// The previous generation, and when the current one began.
     past: Option<(Timestamp, Vec<Chunk>)>,
 }
 
@@ -54,7 +57,7 @@ impl Definitions {
         self.bytes + self.past.as_ref().map_or(0, |(_, chunks)| of(chunks))
     }
 
-    /// Two generations at a time at the most: the next one waits until the last has gone.
+    /// At most two generations exist: the next one starts after the previous one is dropped.
     pub fn is_full(&self) -> bool {
         let enough = (self.needed * GENERATION).max(WORTH_IT).min(self.bytes_max / 2);
         self.past.is_none() && self.bytes > enough

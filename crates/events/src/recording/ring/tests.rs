@@ -1,4 +1,4 @@
-//! Rings that drop, and what is left of them.
+//! Rings that drop segments, and their remaining content.
 
 use super::*;
 use crate::event::{CallSums, Outcome, RawStack, RawWait, Sample, Snapshot, SnapshotState, Switch};
@@ -22,7 +22,8 @@ fn written(cut: Cut<u32>, name: &str) -> Vec<Event> {
     events
 }
 
-/// Thread 7 blocks at once with stack 3 and stays so; 8 comes and goes each millisecond.
+/// Thread 7 blocks immediately with stack 3 and stays blocked. Thread 8 is switched in and out each
+/// millisecond.
 fn record(ring: &mut EventRing<u32>, from_ms: u64, to_ms: u64) {
     for ms in from_ms..to_ms {
         let at = Timestamp(ms * MS);
@@ -120,7 +121,7 @@ fn what_comes_late_and_what_began_before_is_not_in_it() {
     let mut ring = EventRing::new(keep(800, 1 << 20), 0);
     record(&mut ring, 0, 5_000);
     let start = ring.begin();
-    // Held up by its CPU for so long that the segment has begun: it says what thread 9 did at the beginning.
+    // Delayed by its CPU until after the segment began. It determines the initial state of thread 9.
     let late = Switch {
         at: start - Duration(10),
         cpu: CpuId(3),
@@ -169,7 +170,7 @@ fn what_comes_late_and_what_began_before_is_not_in_it() {
 fn too_little_room_is_said_and_kept_to() {
     let mut ring = EventRing::new(keep(60_000, 4_000), 0);
     for round in 0..50 {
-        // Of these no byte can be foretold.
+        // None of these bytes is predictable.
         for number in 0..100u64 {
             let ip = (round << 16 | number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             ring.push(&Event::Sample(Sample { at: Timestamp(round * 1000 * MS), ip, ..Sample::default() }));
@@ -213,7 +214,8 @@ fn stacks_that_are_told_anew_replace_the_old_ones() {
 fn stacks_that_nothing_names_stay_out_of_a_recording() {
     let mut ring = EventRing::new(keep(800, 1 << 20), 0);
     let stack = |id: u64| Event::Stack(RawStack { id, at: Timestamp(id), ..RawStack::default() });
-    // Of these a switch names 3 and 4 (see `record`), a sample, a syscall's sum and nobody the others.
+    // A switch refers to stacks 3 and 4 (see `record`), a sample to 5, a syscall's sums to 6. Stack 7 is
+    // unused.
     (4..=7).for_each(|id| ring.push(&stack(id)));
     record(&mut ring, 0, 5_000);
     let at = Timestamp(5_000 * MS);
@@ -231,7 +233,8 @@ fn stacks_that_nothing_names_stay_out_of_a_recording() {
     assert_eq!(ids, [3, 4, 5, 6]);
 }
 
-/// Samples meet other stacks each time, of which what is still there names few: their room does not grow until the limit is reached.
+/// Samples always have new stacks, and the remaining segments refer to few of them. The definitions stay far
+/// below the limit.
 #[test]
 fn stacks_that_nothing_names_any_more_make_room() {
     let mut ring = EventRing::new(keep(800, 256 << 20), 0);
@@ -256,7 +259,7 @@ fn stacks_that_nothing_names_any_more_make_room() {
     assert!((2..=50).contains(&anew), "{anew}");
 }
 
-/// Where the same ones come again after each telling, they are told anew for nothing: seldom.
+/// If the same stacks recur in each generation, redefinition is wasted, so it must be rare.
 #[test]
 fn stacks_that_are_all_in_use_are_not_told_again_and_again() {
     let mut ring = EventRing::new(keep(800, 256 << 20), 0);

@@ -6,7 +6,7 @@ use crate::recording::RecordingError;
 use crate::recording::parquet::{TableWriter, Values, schema};
 use crate::tables::{CounterRow, Deadline, MarkRow, SampleRow, SliceRow, SpanRow, Steal, Wakeup};
 
-/// Rows of a group: about 50 MB in memory at the most.
+/// Rows of a group: at most about 50 MB in memory.
 const GROUP_ROWS: usize = 1 << 18;
 
 /// A row of a long table.
