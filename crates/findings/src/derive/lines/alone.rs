@@ -13,7 +13,7 @@
 //! ```
 //!
 //! The rest may take longer while shared. If much of the time is spent at the accesses, the code after them
-//! waits too: for the value, or because the CPU restarts it when the line is taken away. The upper bound is
+//! waits too. It waits for the value, or the CPU restarts it when the line is taken away. The upper bound is
 //! therefore all of the functions' shared time. It includes functions that mostly call them and take no
 //! longer themselves, because they wait for the result. The upper bound is lower if enough samples alone show
 //! that the accesses are as slow relative to the rest.

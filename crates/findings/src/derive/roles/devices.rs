@@ -1,23 +1,23 @@
-//! Rings of io_uring on which a process reads and writes disks. A thread that waits there for its answers waits for the
-//! disk, as in read(2); one that waits for a packet has nothing to do.
+//! io_uring rings on which a process reads and writes disks. A thread that waits for such a completion waits
+//! for the disk, as in read(2). A thread that waits for a packet is idle.
 //!
-//! What a call submits is seen by the kernel's functions on its way: those of block devices, or of the network.
+//! The kernel functions on the submission path show the target: a block device or the network.
 
 use holdup_events::tables::FrameKind;
 use holdup_events::{Trace, WaitReason};
 
 use crate::derive::syscall_names::IO_URING_ENTER;
 
-/// Samples that tell: fewer may be chance.
+/// Minimum number of samples. Fewer may be chance.
 const SAMPLES_MIN: u64 = 5;
-/// Of these so many must be on their way to a disk.
+/// Minimum share of these samples on the path to a disk.
 const AGREE: f64 = 0.75;
-/// Beginnings of the kernel's names: who hands a request to a block device ...
+/// Prefixes of kernel functions that submit a request to a block device.
 const DISK: [&str; 3] = ["submit_bio", "__submit_bio", "blk_mq_submit_bio"];
-/// ... and who serves sockets and waits for them.
+/// Prefixes of kernel functions that serve sockets and wait for them.
 const NETWORK: [&str; 7] = ["io_recv", "io_send", "io_accept", "io_connect", "sock_", "tcp_", "io_arm_poll"];
 
-/// Whether each row of the waits is for answers of a disk; nothing if the program has no ring.
+/// Per row of the waits: whether it is for a disk's completion. Empty if the program has no ring.
 pub(super) fn answer(trace: &Trace) -> Vec<bool> {
     let is_ring = |row: &holdup_events::Wait| row.reason == WaitReason::IoUring;
     if !trace.waits.iter().any(is_ring) {

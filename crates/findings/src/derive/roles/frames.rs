@@ -9,23 +9,23 @@ use holdup_events::tables::{Frame, FrameKind};
 use crate::derive::stacks::folding::matches;
 use crate::descriptors::{Descriptors, plain_name};
 
-/// Rules by what they ask of a frame, ascending.
+/// Rules that match a frame, by the position of the frame that they require. Ascending.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Matched {
-    /// If it is the innermost.
+    /// The frame must be the innermost.
     pub leaf: Vec<u16>,
-    /// Wherever it is.
+    /// The frame may be at any depth.
     pub any: Vec<u16>,
-    /// Those that ask for it beside what they match.
+    /// The frame must be in the stack in addition to the rule's own match.
     pub within: Vec<u16>,
 }
 
-/// What each frame matches.
+/// Matching rules of each frame.
 pub(super) struct FrameRules {
-    /// Row of `sets` by frame; 0 matches nothing.
+    /// Row of `sets` by frame. Row 0 matches nothing.
     of_frame: Vec<u32>,
     sets: Vec<Matched>,
-    /// By rule: it asks for another function beside what it matches.
+    /// By rule: whether it requires another function in addition to its match.
     asks_more: Vec<bool>,
 }
 
@@ -65,7 +65,7 @@ impl FrameRules {
         FrameRules { of_frame, sets, asks_more }
     }
 
-    /// What a frame matches.
+    /// Rules that match a frame.
     pub fn of(&self, frame: usize) -> &Matched {
         &self.sets[self.of_frame.get(frame).copied().unwrap_or(0) as usize]
     }
@@ -165,8 +165,8 @@ fn module_of(frame: &Frame) -> &str {
     &frame.module
 }
 
-/// File name of a path, as the library is called where a system has it: a package that brings its own copy (a Python wheel) puts a
-/// hash of eight digits behind the name.
+/// File name of a path, under the library's usual name. A package with its own copy (a Python wheel) appends
+/// a hash of eight digits to the name, which is removed.
 pub fn file_name(path: &str) -> Cow<'_, str> {
     let name = path.rsplit('/').next().unwrap_or(path);
     let Some((stem, version)) = name.find(".so").map(|at| name.split_at(at)) else { return name.into() };

@@ -1,6 +1,6 @@
-//! Words on which threads wait in functions that serve as lock and as signal alike: a semaphore, a runtime's lock on top of
-//! one. Nothing in the call says which it is; who ends the waits does. A lock is handed on: whoever lets it go had it, and
-//! sooner or later had to wait for it, too. A signal is given by those who never wait for it.
+//! Futex words of functions that serve as lock and as signal: a semaphore, or a runtime's lock built on one.
+//! The call does not show which, but the waker does. The waker of a lock's waiter held the lock, and at times
+//! waits for it itself. A signal's sender never waits for it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,16 +14,16 @@ use super::votes::{AGREE, words_of_waits};
 use super::{CUT, NONE, verdict};
 use crate::derive::parallel;
 
-/// Fewer waits that somebody ended may be handed on by chance.
+/// Minimum number of wakeups. Fewer may look like a lock by chance.
 const RELEASES_MIN: usize = 4;
 
-/// What is known of one word.
+/// Facts about one word.
 #[derive(Default)]
 struct Word {
-    /// Time waited (ns) by what the stacks say.
+    /// Wait time by the rule that the stack matches (ns).
     votes: BTreeMap<u16, u64>,
     waiters: BTreeSet<ThreadId>,
-    /// Who ended waits on it, and how often.
+    /// Threads that ended waits on it, with the number of waits.
     releasers: BTreeMap<ThreadId, usize>,
 }
 
@@ -53,8 +53,8 @@ impl Word {
     }
 }
 
-/// The rule by which each wait is for a lock that is handed on, by wait; empty if no rule asks for that. `used`: which
-/// stacks blocked slices of each party have, a bit each.
+/// Per wait: the rule by which it is for a lock that is passed on. Empty if no such rule applies. `used` has
+/// one bit per stack: whether blocked slices of the party have it.
 pub(super) fn rules(trace: &Trace, parties: &Parties, (code, used): (&FrameRules, &[Vec<u64>])) -> Vec<u16> {
     let of_stack: Vec<Vec<u16>> = (0..parties.len())
         .map(|party| verdicts(trace, code, (parties.handed_on(party), &used[party])))
@@ -120,7 +120,7 @@ fn add_thread(
     }
 }
 
-/// The thread that ended a wait; none if a timer did, or it still lasts.
+/// Thread that ended a wait. `None` if a timer did, or if the wait still lasts.
 fn releaser(trace: &Trace, slice: &Slice, near: &mut usize) -> Option<ThreadId> {
     let wakeup = trace.ended_by_near(slice, near)?;
     (wakeup.context == WakeContext::Thread && wakeup.waker != slice.thread).then_some(wakeup.waker)

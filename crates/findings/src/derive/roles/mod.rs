@@ -1,11 +1,14 @@
-//! Which role each on-CPU sample and each wait has in a language runtime or library, by its descriptors.
+//! Role of each on-CPU sample and each wait in a language runtime or library, from its descriptors.
 //!
-//! Rules about stacks are decided once for each stack; those about threads' names and futex words need no stack. A
-//! blocked slice of which no stack was taken, or one that was cut short, has the role that three quarters of the waits
-//! (by time) on the very same futex word or instance of epoll have, of which stacks tell; if they do not agree, none. Waits
-//! that ended at their own time-out are asked apart: a sleep on the instance by which a thread waits for locks, too, is none of
-//! these. A thread that began with a function which is all that such threads do has that function's role. Runtimes are those of
-//! which code or files are in the process: a program's name says nothing.
+//! Rules about stacks are evaluated once per stack. Rules about thread names and futex words need no stack.
+//!
+//! A blocked slice may have no complete stack. It then gets the role of the other waits on the same futex
+//! word or epoll instance, if 75 % of them (by time) agree. Waits that ended by their own timeout are counted
+//! separately. A thread may also sleep on the instance on which it waits for locks, and that sleep is not a
+//! lock wait.
+//!
+//! Some thread start functions identify all waits of their thread. The runtimes of a process are found by
+//! their code or files. The program's name has no effect.
 
 mod devices;
 mod frames;
@@ -31,15 +34,15 @@ use crate::descriptors::{Descriptors, On, Role, Rule, RuleId, Runtime, plain_nam
 
 /// No rule matches.
 const NONE: u16 = u16::MAX;
-/// The stack is cut short, and what there is of it matches no rule.
+/// The stack is cut short, and its frames match no rule.
 const CUT: u16 = u16::MAX - 1;
 
-/// What a verdict about a blocked slice rests on.
+/// Source of a verdict about a blocked slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis {
-    /// Its own stack, its thread's name, or its futex word's symbol.
+    /// The wait's own stack, its thread's name, or its futex word's symbol.
     Own,
-    /// The stacks of other waits on the same futex word, or of the same thread, which has but one purpose.
+    /// Stacks of other waits on the same futex word, or of other waits of the same single-purpose thread.
     Others,
 }
 
@@ -49,7 +52,7 @@ pub struct Roles {
     /// By which descriptors.
     pub descriptors: Descriptors,
     on_cpu: SampleClasses,
-    /// What the runtimes told themselves: it goes before what stacks say.
+    /// Facts reported by the runtimes themselves. They take precedence over stacks.
     pub told: Told,
     parties: Parties,
     /// By party, then stack: of running threads, and of blocked ones. Empty where the party has no stack.
@@ -57,7 +60,7 @@ pub struct Roles {
     blocked: Vec<Vec<u16>>,
     /// By wait: the rule that speaks for waits whose own stack does not.
     word_says: Vec<u16>,
-    /// The same for waits that ended at their own time-out; those of them for which it is another.
+    /// The same for waits that ended by their own timeout, and the waits for which it differs.
     time_out_says: Vec<u16>,
     timed_out: HashSet<(ThreadId, Timestamp)>,
     /// By wait: the rule by which some waits on it are for a lock, the one of the most time.
@@ -70,17 +73,18 @@ pub struct Roles {
     began_with: Vec<u16>,
     /// By wait: it is a sleep.
     sleeps: Vec<bool>,
-    /// By thread: what those of its sleeps say whose stacks tell.
+    /// By thread: the rule of its sleeps, from sleeps with a stack.
     sleeps_say: Vec<u16>,
-    /// By wait: it is for a ring's answers, and a disk gives them. Empty if there is no ring.
+    /// By wait: whether it is for a ring's completion from a disk. Empty if there is no ring.
     disk_answers: Vec<bool>,
-    /// By wait: it is by FUTEX_WAIT on a word that says "locked, with waiters".
+    /// By wait: whether it is a FUTEX_WAIT on a word with the value "locked, with waiters".
     locked: Vec<bool>,
-    /// By wait: it is for the answer of who was connected to. Empty if nobody polls for a socket alone.
+    /// By wait: whether it is for a response on a connection that the process opened. Empty if no thread
+    /// polls a single socket.
     peer_answers: Vec<bool>,
 }
 
-/// What [`Roles::of_loop`] asks.
+/// Rules for [`Roles::of_loop`].
 pub struct LoopCode {
     rules: FrameRules,
     /// Rules with `on = "spin"`, a bit each.
@@ -134,7 +138,8 @@ impl Roles {
         roles
     }
 
-    /// A word that says itself that it is a locked lock needs no rule about words that are handed on, if the rule says so.
+    /// Drops rules about words that are passed on if the word's value shows a locked lock and the rule allows
+    /// it.
     fn leave_locked_words(&mut self, trace: &Trace) {
         let descriptors = &self.descriptors;
         let leaves = |rule: u16| descriptors.rule(RuleId(rule)).is_some_and(|(_, rule)| rule.unless_locked);
@@ -145,7 +150,7 @@ impl Roles {
         }
     }
 
-    /// What samples show without descriptors: work, the kernel, a loop that waits.
+    /// Classes of samples without descriptors: work, kernel, spin loops.
     pub fn sample_classes(&self) -> &SampleClasses {
         &self.on_cpu
     }
@@ -157,7 +162,7 @@ impl Roles {
         found(stack_rule(by_stack).min(self.parties.named(party, On::Cpu)))
     }
 
-    /// What that rule says the code is for.
+    /// Role of the sample's code by that rule.
     pub fn role_of_sample(&self, sample: &SampleRow) -> Option<Role> {
         self.of_sample(sample).and_then(|rule| self.descriptors.rule(rule)).map(|(_, rule)| rule.role)
     }
@@ -189,7 +194,7 @@ impl Roles {
         }
     }
 
-    /// What the stack of a blocked slice says, as far as its futex word does not say otherwise.
+    /// Rule of a blocked slice's stack, unless its futex word contradicts the rule.
     fn blocked_stack(&self, party: usize, slice: &Slice) -> u16 {
         let entry = at(&self.blocked, party, slice.stack);
         let is_locked = self.locked.get(slice.wait.index()) == Some(&true);
@@ -198,7 +203,7 @@ impl Roles {
         if entry == CUT || holds_nevertheless(RuleId(entry)) { entry } else { NONE }
     }
 
-    /// What the other waits on a word say that ended as this one did, by wait.
+    /// Per wait: the rule of the other waits on its word that ended in the same way.
     fn others_on_its_word(&self, slice: &Slice) -> &[u16] {
         match self.timed_out.contains(&(slice.thread, slice.start)) {
             true => &self.time_out_says,
@@ -206,14 +211,14 @@ impl Roles {
         }
     }
 
-    /// The rule that says what a wait is for, and whose it is.
+    /// Rule that identifies the wait's purpose, with its runtime.
     pub fn rule_of_wait(&self, slice: &Slice) -> Option<(&Runtime, &Rule)> {
         self.descriptors.rule(self.of_wait(slice)?.0)
     }
 
-    /// Whether it is a runtime's sleep while it has nothing to do, before it looks again: nobody asked for that. Where the
-    /// runtime runs tasks on its threads, a time-out of such a wait may be a task's clock; where its rule names the threads that
-    /// look after the runtime alone, or what these begin with, it is not.
+    /// Whether the wait is a runtime's idle sleep before it polls for work again. If the runtime runs tasks
+    /// on its threads, a timeout of such a wait may be a task's timer. This is excluded if the rule names the
+    /// runtime's own service threads or their start function.
     pub fn is_idle_sleep(&self, trace: &Trace, slice: &Slice) -> bool {
         let naps = trace.wait(slice.wait).reason == WaitReason::Sleep;
         let is_idle = |(runtime, rule): (&Runtime, &Rule)| {
@@ -225,7 +230,7 @@ impl Roles {
     /// The class of a sample.
     pub fn class_of_sample(&self, sample: &SampleRow) -> Class {
         match self.told.class_of_sample(sample) {
-            // A phase of work says that it lasts, not that the thread works in it: it may wait for another one there.
+            // A GC phase only shows that the phase lasts. The thread may spin for another thread in it.
             Some(Class::GcWork) if self.waits_awake(sample) => return Class::Spin,
             Some(class) => return class,
             None => {}
@@ -242,7 +247,7 @@ impl Roles {
         self.class_of_sample(sample) == Class::Kernel && self.class_running(sample) == Some(Class::Spin)
     }
 
-    /// The class of its code, if a descriptor says one.
+    /// Class of the sample's code, if a descriptor defines one.
     fn class_running(&self, sample: &SampleRow) -> Option<Class> {
         self.descriptors.rule(self.of_sample(sample)?)?.1.role.class_running()
     }
@@ -256,7 +261,7 @@ impl Roles {
         }
     }
 
-    /// The class of a blocked slice; one that a timer ended may be a [`Class::Sleep`] nevertheless.
+    /// Class of a blocked slice. A wait that a timer ended may still be a [`Class::Sleep`].
     pub fn class_of_wait(&self, trace: &Trace, slice: &Slice) -> Class {
         if let Some(class) = self.told.class_of_wait(slice) {
             return class;
@@ -275,7 +280,8 @@ impl Roles {
         })
     }
 
-    /// Whether waits on this are, or some of them, for a lock: the rule that says so, if it is one of a runtime.
+    /// Whether at least some waits of this row are for a lock. The inner value is the runtime's rule, if a
+    /// rule decides it.
     pub fn lock(&self, trace: &Trace, wait: WaitId) -> Option<Option<RuleId>> {
         let row = |rules: &[u16]| rules.get(wait.index()).copied().unwrap_or(NONE);
         let word = found(row(&self.word_says).min(row(&self.word_is)).min(row(&self.handed_on)));
@@ -289,13 +295,13 @@ impl Roles {
         }
     }
 
-    /// The rule that waits on a word have whose own stacks do not tell.
+    /// Rule for waits on the word without a stack of their own.
     pub fn speaks_for_others(&self, wait: WaitId) -> Option<RuleId> {
         found(self.word_says.get(wait.index()).copied().unwrap_or(NONE))
     }
 
-    /// Of each frame: whether its function takes a lock or lets one go, by the rules of role `lock` about running
-    /// threads; if so, whether it is called only where somebody waits for the lock.
+    /// Per frame: whether its function takes or releases a lock, by the rules with role `lock` for running
+    /// threads. The inner value is true if the function is only called under contention.
     pub fn lock_code(&self, trace: &Trace) -> Vec<Option<bool>> {
         let is_one = |rule: &Rule| rule.role == Role::Lock && rule.on == On::Cpu;
         let contended: Vec<Option<bool>> =
@@ -305,7 +311,7 @@ impl Roles {
         (0..trace.frames.len()).map(|frame| rules.of(frame).any.iter().filter_map(of_rule).max()).collect()
     }
 
-    /// Whether each frame's function is one by which locks of tasks are let go, by the rules of role `lock` about wakers.
+    /// Per frame: whether its function releases task locks, by the rules with role `lock` for wakers.
     pub fn unlocking_code(&self, trace: &Trace) -> Vec<bool> {
         let is_one = |rule: &Rule| rule.role == Role::Lock && rule.on == On::Waker;
         let wanted: Vec<bool> = self.descriptors.rules().map(|(_, rule)| is_one(rule)).collect();
@@ -314,7 +320,7 @@ impl Roles {
         (0..trace.frames.len()).map(|frame| rules.of(frame).any.iter().any(of_rule)).collect()
     }
 
-    /// Whether each frame's function is one through which tasks wait for locks, where probes tell their waits.
+    /// Per frame: whether tasks wait for locks in its function, and probes record these waits.
     pub fn task_lock_code(&self, trace: &Trace) -> Vec<bool> {
         let probes = self.descriptors.runtimes().iter().filter_map(|runtime| runtime.task_waits.as_ref());
         let names: HashSet<&str> = probes.flat_map(|probe| &probe.locks).map(String::as_str).collect();
@@ -330,7 +336,7 @@ impl Roles {
         LoopCode { rules: FrameRules::new(trace, &self.descriptors), asked }
     }
 
-    /// What a thread waits for in a loop that only waits, as its runtime knows it.
+    /// Purpose of a spin loop: the rule of its runtime.
     pub fn of_loop(&self, trace: &Trace, code: &LoopCode, sample: &SampleRow) -> Option<RuleId> {
         let by_code = stack_rule(verdict(trace, &code.rules, &code.asked, sample.stack));
         let waits = |rule: &RuleId| {
@@ -340,8 +346,8 @@ impl Roles {
         found(by_code).or_else(|| self.of_sample(sample).filter(waits))
     }
 
-    /// Whether a thread carries tasks of a runtime, which may go on in another thread: so it is where most of its waits are for more
-    /// of these.
+    /// Whether a thread runs tasks of a runtime, which may continue on another thread. It does if at least
+    /// half of its waits are for more tasks.
     pub fn carries_tasks(&self, trace: &Trace, thread: ThreadId) -> bool {
         let (mut waits, mut carrying) = (0u64, 0u64);
         for slice in trace.slices.of(thread).filter(|slice| slice.state == ThreadState::Blocked) {
@@ -405,7 +411,7 @@ impl Roles {
         (running, blocked)
     }
 
-    /// Of each thread, the rule about the function that it began with, as any of its stacks tells.
+    /// Per thread: the rule of its start function, found in any of its stacks.
     fn beginnings(&self, trace: &Trace) -> Vec<u16> {
         let wanted: Vec<bool> = self.descriptors.rules().map(|(_, rule)| rule.start).collect();
         let is_one = |rule: &u16| wanted.get(usize::from(*rule)).copied().unwrap_or(false);
@@ -431,7 +437,7 @@ fn is_locked_word(wait: &Wait) -> bool {
     wait.reason == WaitReason::Lock && wait.object_kind == ObjectKind::Futex && wait.op & COMMAND == 0
 }
 
-/// What a stack's entry says, as a rule.
+/// Rule of a stack's entry. [`NONE`] for a stack that is cut short.
 fn stack_rule(entry: u16) -> u16 {
     if entry == CUT { NONE } else { entry }
 }
@@ -454,7 +460,8 @@ fn verdict(trace: &Trace, rules: &FrameRules, allowed: &[u64], stack: StackId) -
         allowed.get(rule / 64).is_some_and(|word| word & (1 << (rule % 64)) != 0)
     };
     let (mut best, mut innermost) = (NONE, true);
-    // Rules that ask for another function beside: those that match so far, and those whose other one is there.
+    // Rules that require another function: rules that match so far, and rules whose other function is in the
+    // stack.
     let (mut pending, mut beside) = (Vec::new(), Vec::new());
     for id in trace.stack_frames(stack) {
         let Some(frame) = trace.frames.get(id.index()) else { continue };

@@ -1,5 +1,5 @@
-//! Threads to which the same rules apply: those of processes with the same runtimes, as far as rules that ask for a
-//! thread's name tell them not apart.
+//! Parties: groups of threads with the same applicable rules. Threads belong to one party if their processes
+//! have the same runtimes and no rule distinguishes their names.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use super::frames::runtimes_by_module;
 use crate::derive::stacks::folding::matches;
 use crate::descriptors::{Descriptors, On, Rule};
 
-/// More parties than this are not told apart by threads' names.
+/// Maximum number of parties that are distinguished by thread name.
 const PARTIES_MAX: usize = 64;
 /// A thread to which no rule applies.
 const NO_PARTY: u16 = u16::MAX;
@@ -27,14 +27,15 @@ pub(super) struct Parties {
 struct Party {
     /// Rules about stacks, a bit each: of running threads, of blocked ones.
     allowed: [Vec<u64>; 2],
-    /// Those about blocked threads which hold only of words that are handed on; empty if there is none.
+    /// Rules about blocked threads that only apply to words that are passed on, one bit each. Empty if there
+    /// are none.
     handed_on: Vec<u64>,
-    /// The first rule that asks for nothing but the thread's name.
+    /// The first rule that matches by the thread's name alone.
     named: [u16; 2],
 }
 
 impl Parties {
-    /// Looks at every process and thread.
+    /// Groups all threads of a trace.
     pub fn new(trace: &Trace, descriptors: &Descriptors) -> Parties {
         let runtimes = runtimes_by_process(trace, descriptors);
         let mut parties = Parties { runtimes, ..Parties::default() };
@@ -80,7 +81,8 @@ impl Parties {
         &self.parties[party].allowed[usize::from(on == On::Off)]
     }
 
-    /// Rules about stacks of blocked threads that hold only of words which are handed on: a bit each; empty if there is none.
+    /// Rules about blocked threads that only apply to words that are passed on, one bit each. Empty if there
+    /// are none.
     pub fn handed_on(&self, party: usize) -> &[u64] {
         &self.parties[party].handed_on
     }

@@ -1,12 +1,13 @@
-//! Waits with poll(2) and its like for one socket alone by who made the connection: it asked for something, and waits for
-//! the answer, as in recv(2). libpq waits so, and Python's requests. Who accepted the connection waits for its next task.
+//! Waits with poll(2) and similar calls for a single socket, by the side that opened the connection. The
+//! opening side sent a request and waits for the response, as in recv(2). libpq and Python's requests wait
+//! like this. The accepting side waits for its next request.
 
 use holdup_events::socket_name::Side;
 use holdup_events::{ObjectKind, Trace, Wait, WaitReason};
 
 use crate::derive::socket_sides::SocketSides;
 
-/// Whether each row of the waits is such a one; nothing if there is none that polls for a socket alone.
+/// Per row of the waits: whether it is such a wait for a response. Empty if no thread polls a single socket.
 pub(super) fn await_answers(trace: &Trace) -> Vec<bool> {
     let polls = |wait: &Wait| {
         wait.reason == WaitReason::Multiplex && wait.object_kind == ObjectKind::Socket && wait.object != 0

@@ -1,4 +1,4 @@
-//! What waits on a word are for whose own stack does not tell: as those whose stacks do agree.
+//! Role of waits without a stack: the role that the stacks of other waits on the same word agree on.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -12,11 +12,12 @@ use crate::descriptors::{Role, RuleId};
 /// Time for which stacks are of each verdict (ns).
 type Votes = BTreeMap<u16, u64>;
 
-/// Of the waits on one futex word whose stacks tell, so many (by time) must agree to speak for the others.
+/// Minimum share (by time) of a word's waits with a stack that must agree, to decide the role of its other
+/// waits.
 pub(super) const AGREE: f64 = 0.75;
 
 impl Roles {
-    /// Lets the waits whose stacks tell speak for the others on the same futex word.
+    /// Derives the role of waits without a stack from waits with a stack on the same word.
     pub(super) fn vote(&mut self, trace: &Trace) {
         let words = words_of_waits(trace);
         let groups = parallel::thread_groups(trace);
@@ -53,7 +54,8 @@ impl Roles {
         self.sleeps_say = self.votes_of_sleeps(trace);
     }
 
-    /// By thread: what its sleeps whose stacks tell agree on. A sleep is on no word, and other threads' are for other things.
+    /// By thread: the rule that its sleeps with a stack agree on. A sleep has no word, and sleeps of other
+    /// threads have other purposes.
     fn votes_of_sleeps(&self, trace: &Trace) -> Vec<u16> {
         let of = |thread: ThreadId| {
             let Some(party) = self.parties.of(thread) else { return NONE };
@@ -79,7 +81,7 @@ impl Roles {
         }
     }
 
-    /// What the votes of a word say of its other waits, of those that timed out, and by which rule it is a lock.
+    /// Rules for the other waits on a word, for its waits that timed out, and for the word as a lock.
     fn decided(&self, [ended, timed_out]: &[Votes; 2]) -> [u16; 3] {
         let mut all = ended.clone();
         for (verdict, weight) in timed_out {
@@ -114,7 +116,7 @@ impl Roles {
         top.map_or(NONE, |(verdict, _)| *verdict)
     }
 
-    /// Of the verdicts that it is a lock, the one of the most time.
+    /// Rule with role `lock` that has the most wait time.
     fn lock_among(&self, votes: &Votes) -> u16 {
         let is_lock = |verdict: u16| {
             self.descriptors.rule(RuleId(verdict)).is_some_and(|(_, rule)| rule.role == Role::Lock)
@@ -124,7 +126,7 @@ impl Roles {
     }
 }
 
-/// A number for each futex word, each instance of epoll and each file with locks on it, by wait; 0 of other waits.
+/// Per wait: a number for each futex word, epoll instance and file with file locks. 0 for other waits.
 pub(super) fn words_of_waits(trace: &Trace) -> Vec<u32> {
     let mut numbers: HashMap<(ProcessId, ObjectKind, u64), u32> = HashMap::new();
     let number = |wait: &Wait| match wait.object_kind {
