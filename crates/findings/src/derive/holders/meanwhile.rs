@@ -6,29 +6,29 @@ use holdup_events::{CpuId, ThreadId, Timestamp, Trace};
 use super::{Hold, Holders};
 use crate::derive::timelines::Timelines;
 
-/// What a thread does, as its waiters see it.
+/// Activity of a holder, seen from its waiters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activity {
     /// On a CPU.
     Runs(CpuId),
-    /// It could run, but another thread has its CPU.
+    /// Runnable, but another thread occupies its CPU.
     Queues {
         /// The CPU, as far as known.
         cpu: CpuId,
-        /// It was running and lost its CPU; else it was on its way back from a wait.
+        /// Whether the thread was preempted. Otherwise it was woken from a wait.
         preempted: bool,
     },
-    /// Its group's CPU bandwidth is used up.
+    /// Throttled: the cgroup's CPU bandwidth is used up.
     Throttled,
-    /// It waits itself: for what, and who has that.
+    /// Blocked itself, with the kind and the holder of its wait.
     Waits(Hold),
-    /// It was woken and is on its way to a run queue.
+    /// Woken, but not yet on a run queue.
     Wakes,
-    /// It does not live then.
+    /// The thread does not exist at that time.
     Absent,
     /// A thread of another program that does not run: nothing more is known.
     Elsewhere,
-    /// Its state is not known.
+    /// The thread's state is unknown.
     Unknown,
 }
 
@@ -39,13 +39,13 @@ pub struct Piece {
     pub from: Timestamp,
     /// To when.
     pub to: Timestamp,
-    /// What the thread does.
+    /// Activity of the thread.
     pub activity: Activity,
-    /// The slice that it is a part of; `None` where the thread does not live.
+    /// Slice that contains the piece. `None` if the thread does not exist at that time.
     pub slice: Option<Slice>,
 }
 
-/// What `thread` did in `from..to`: pieces that tile it.
+/// Activity of `thread` in `from..to`, in contiguous pieces.
 pub fn between<'a>(
     facts: (&'a Trace, &'a Holders),
     thread: ThreadId,
@@ -66,7 +66,7 @@ pub fn between_near<'a>(
     let target = trace.threads.get(thread.index()).is_some_and(|thread| thread.target);
     let rows = trace.slices.rows(thread);
     *near = partition_point_near(trace.slices.starts(thread), *near, |start| *start <= from);
-    // The one before may have ended; whatever is behind has not begun.
+    // The previous slice may have ended. Later slices have not begun.
     let mut row = rows.start + near.saturating_sub(1);
     let mut at = from;
     std::iter::from_fn(move || {
@@ -94,7 +94,7 @@ pub fn between_near<'a>(
     })
 }
 
-/// What a thread does in one of its slices at `at`, and until when.
+/// Activity of a thread at `at` in one of its slices, and the end of that activity.
 fn activity(
     holders: &Holders,
     row: usize,
@@ -119,7 +119,8 @@ fn activity(
     (activity, slice.end)
 }
 
-/// Who had `cpu` at the beginning of `from..to`, or took it within: why a thread in that queue did not run.
+/// Thread that occupied `cpu` at the beginning of `from..to`, or first took it within: the reason why a
+/// thread in that queue did not run.
 pub fn occupant(timelines: &Timelines, cpu: CpuId, from: Timestamp, to: Timestamp) -> Option<ThreadId> {
     timelines.of(cpu)?.first_in(from, to).map(|stretch| stretch.thread())
 }

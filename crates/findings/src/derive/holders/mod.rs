@@ -1,12 +1,13 @@
-//! Holders: for each blocked slice, who had the thing that was waited for, and on what basis we say so.
+//! Holders: the thread that each blocked slice waited for, and the basis of that attribution.
 //!
-//! A wakeup tells who *ended* a wait. Of a lock that is the thread that let it go, and so the one that had held it;
-//! of other things it is the thread that was waited for: the producer, the peer, the child, the one that was joined.
-//! Between two releases of one lock its holder is known, too, for all that wait in that time ([`Tenures`]).
-//! What the holder did meanwhile is told by [`meanwhile`]; where chains of holders end, by `derive/blame`.
+//! A wakeup shows which thread *ended* a wait. For a lock this is the thread that released it. For other
+//! waits it is the producer, the peer, the child or the joined thread. Between two releases of one lock, its
+//! holder is also known for all waiters of that time ([`Tenures`]).
 //!
-//! It judges nothing, and it does not say that a thread was *at fault*: an idle consumer's wait has a holder, the
-//! producer, and is no contention ([`HoldKind::Work`]).
+//! [`meanwhile`] has the holder's activity during the wait. `derive/blame` has the ends of chains of holders.
+//!
+//! A holder is not necessarily *at fault*. The wait of an idle consumer has a holder, the producer, but is
+//! not contention ([`HoldKind::Work`]).
 
 pub mod meanwhile;
 pub(super) mod tell;
@@ -21,11 +22,11 @@ use super::class::Class;
 use super::locks::LockIndex;
 use super::roles::Roles;
 
-/// What a blocked thread waits for, in terms of who can end it.
+/// Purpose of a blocked thread's wait, by the kind of thread or event that can end it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum HoldKind {
-    /// Nothing tells.
+    /// Unknown.
     #[default]
     Unknown = 0,
     /// A lock: another thread has it.
@@ -54,7 +55,7 @@ pub enum HoldKind {
     Fault = 12,
     /// Something inside the kernel, or a device.
     Kernel = 13,
-    /// It was stopped by job control or a tracer.
+    /// Stopped by job control or a tracer.
     Stopped = 14,
 }
 
@@ -99,9 +100,9 @@ impl HoldKind {
         }
     }
 
-    /// The kind of a wait of that reason in that syscall (x86-64 number), before its wakeup is looked at.
+    /// Kind of a wait by its reason and syscall (x86-64 number). The wakeup is not considered.
     pub fn of(reason: WaitReason, syscall: i32) -> HoldKind {
-        // write, pwrite64, writev, pwritev, pwritev2; splice, tee and vmsplice may be either.
+        // write, pwrite64, writev, pwritev, pwritev2. splice, tee and vmsplice may read or write.
         let writes = matches!(syscall, 1 | 18 | 20 | 296 | 328);
         match reason {
             WaitReason::Lock | WaitReason::FileLock | WaitReason::MmapLock => HoldKind::Lock,
@@ -122,7 +123,7 @@ impl HoldKind {
         }
     }
 
-    /// The same, where a runtime's code tells the wait's class.
+    /// The kind, corrected by the wait's class if a runtime's code defines it.
     fn as_class(self, class: Class) -> HoldKind {
         match (class, self) {
             (Class::LockWait, _) => HoldKind::Lock,
@@ -135,7 +136,7 @@ impl HoldKind {
         }
     }
 
-    /// A thread can have what is waited for; else only a clock, a device or nobody.
+    /// Whether a thread can be the holder. Otherwise only a clock or a device can end the wait, or nothing.
     pub fn has_holder(self) -> bool {
         use HoldKind::*;
         matches!(
@@ -144,34 +145,34 @@ impl HoldKind {
         )
     }
 
-    /// The waiter is kept from its own work by somebody; else it has nothing to do, or asked to wait.
+    /// Whether another thread keeps the waiter from its work. Otherwise the waiter is idle or chose to wait.
     pub fn is_contention(self) -> bool {
         matches!(self, HoldKind::Lock | HoldKind::PipeFull | HoldKind::Barrier)
     }
 }
 
-/// Why we say who the holder is.
+/// Basis of the attribution to a holder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Basis {
-    /// Nothing tells.
+    /// Unknown.
     #[default]
     Unknown = 0,
     /// The lock's own word named it when the waiter blocked.
     OwnerWord = 1,
-    /// It woke the waiter by the lock itself: it let it go.
+    /// The holder woke the waiter when it released the lock.
     Releaser = 2,
-    /// It let the lock go later, to somebody else: the waiter was woken otherwise, or not at all.
+    /// The holder released the lock later, to another waiter. This waiter was woken otherwise, or not at all.
     LaterReleaser = 3,
-    /// It woke the waiter: it brought work, was the peer, arrived last.
+    /// The holder woke the waiter: it brought work, was the peer, or arrived last.
     Waker = 4,
-    /// It ended: the child, or the thread that was joined.
+    /// The holder exited: the child, or the joined thread.
     Exit = 5,
     /// No thread: a timer ended it.
     Timer = 6,
     /// No thread: a device or soft interrupt ended it (network, disk).
     Interrupt = 7,
-    /// No thread: nobody had ended it when the recording or the waiter ended.
+    /// No thread: the wait lasted until the end of the recording or of the waiter.
     StillWaiting = 8,
 }
 
@@ -205,32 +206,32 @@ impl Basis {
     }
 }
 
-/// What is known of one blocked slice.
+/// Attribution of one blocked slice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hold {
     /// Row of the slice.
     pub row: u32,
-    /// What is waited for.
+    /// Kind of wait.
     pub kind: HoldKind,
-    /// Who had it when the wait ended. Of a lock there may have been others before: [`Holders::over`].
+    /// Holder at the end of the wait. A lock may have had other holders before: [`Holders::over`].
     pub holder: Option<ThreadId>,
-    /// Why we say so.
+    /// Basis of the attribution.
     pub basis: Basis,
-    /// It was woken to find nothing: the next wait goes on with this one, and the holder is that one's.
+    /// Whether the wakeup was in vain: the next wait continues this one, and has the same holder.
     pub false_wakeup: bool,
-    /// How long the thread, already woken, took to reach a run queue (another CPU had to be told, or left its idle
-    /// state): the last part of the slice.
+    /// Time from the wakeup until the thread was on a run queue: the last part of the slice. An
+    /// interprocessor interrupt, or an idle CPU's exit latency, takes this time.
     pub transit: Duration,
 }
 
-/// `from..to` of a wait, and who had the thing then.
+/// Part of a wait, with the holder at that time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
     /// From when.
     pub from: Timestamp,
     /// To when.
     pub to: Timestamp,
-    /// Who had it; `None`: no thread, or not known.
+    /// The holder. `None` if it is not a thread, or unknown.
     pub holder: Option<ThreadId>,
 }
 
@@ -250,7 +251,7 @@ pub struct Holders {
     basis: Vec<u8>,
     /// See [`Hold::transit`] (ns).
     transit_ns: Vec<u32>,
-    /// Who held each lock when.
+    /// Holders of each lock over time.
     pub tenures: Tenures,
 }
 
@@ -265,7 +266,7 @@ impl Holders {
         self.row.len()
     }
 
-    /// Nobody waited.
+    /// Whether there is no blocked slice.
     pub fn is_empty(&self) -> bool {
         self.row.is_empty()
     }
@@ -302,14 +303,14 @@ impl Holders {
         (self.rows.before(first).max(entries.start)..entries.end).map(|index| self.entry(index))
     }
 
-    /// The wait of a slice; `None` if it is not blocked, or no thread of the program.
+    /// The wait of a slice. `None` if the slice is not blocked, or belongs to another program.
     #[inline]
     pub fn at(&self, thread: ThreadId, row: usize) -> Option<Hold> {
         let number = self.rows.number(row)?;
         self.entries(thread).contains(&number).then(|| self.entry(number))
     }
 
-    /// Who had what `slice` waited for, over all of it: pieces that tile it.
+    /// Holders during all of `slice`, in contiguous pieces.
     pub fn over(&self, trace: &Trace, locks: &LockIndex, slice: &Slice) -> Vec<Held> {
         let whole = |holder| vec![Held { from: slice.start, to: slice.end, holder }];
         let Some(row) = trace.slices.covering(slice.thread, slice.start) else { return whole(None) };

@@ -1,4 +1,4 @@
-//! Tells the holder of each blocked slice from its wait and the wakeup that ended it.
+//! Derives the holder of each blocked slice from its wait and the wakeup that ended it.
 
 use std::collections::HashMap;
 
@@ -12,8 +12,8 @@ use crate::derive::locks::{self, LockIndex};
 use crate::derive::parallel;
 use crate::derive::roles::Roles;
 
-/// A thread that runs for less between two waits for one thing has found nothing to do. For each lock that it waited
-/// for in between, to look, it may have run for as long again.
+/// Maximum running time between two waits on one object for a wakeup in vain (ns). Each lock wait in between,
+/// taken to check the condition, adds the same time.
 const FALSE_RUN_MAX_NS: u64 = 10_000;
 /// Threads that one waker wakes within so long of each other were woken by one call.
 const HERD_NS: u64 = 50_000;
@@ -71,10 +71,10 @@ pub(super) fn derive(trace: &Trace, locks: &LockIndex, roles: &Roles) -> Holders
     holders
 }
 
-/// What was waited for, by whom it was given, and when.
+/// Process, object, waker and time of a wakeup.
 type Herd = (u32, u64, u32, Timestamp);
 
-/// A wait for a lock of which no release tells the holder.
+/// A wait for a lock that no release attributes to a holder.
 struct Open {
     index: usize,
     lock: u32,
@@ -106,7 +106,7 @@ struct Part {
     falsely: Vec<Candidate>,
 }
 
-/// Another thread was woken by the same waker for the same thing in the same call.
+/// Whether the same waker woke another thread from the same object in the same call.
 fn is_herd(herds: &[(Herd, ThreadId)], candidate: &Candidate) -> bool {
     let (process, object, waker, at) = candidate.herd;
     let first = (process, object, waker, Timestamp(at.0.saturating_sub(HERD_NS)));
@@ -139,8 +139,8 @@ impl Tids {
         Tids { by_tid }
     }
 
-    /// The thread that a lock's word names: of the waiter's process, or of another one of the program if these may share the word; alive
-    /// then, and not the waiter.
+    /// Thread that a lock's word names. It belongs to the waiter's process, or to another process of the
+    /// program if the word is shared. It must be alive at that time and differ from the waiter.
     fn owner(&self, trace: &Trace, wait: &Wait, slice: &Slice) -> Option<ThreadId> {
         let named = self.by_tid.get(&wait.owner_tid).filter(|_| wait.owner_tid != 0)?;
         let fits = |id: &ThreadId| {
@@ -166,7 +166,7 @@ struct Last {
     slice: Slice,
     woken_by: Option<Wakeup>,
     ran_ns: u64,
-    /// So long it may run to find nothing.
+    /// Maximum running time for a wakeup in vain (ns).
     look_max_ns: u64,
 }
 
@@ -259,7 +259,7 @@ impl Walk<'_> {
         }
     }
 
-    /// `last` may have been ended in vain, if `next` waits for the same thing.
+    /// Records `last` as possibly woken in vain, if `next` waits on the same object.
     fn candidate(&mut self, last: &Last, slice: &Slice, next: usize) {
         let (one, other) = (self.trace.wait(last.slice.wait), self.trace.wait(slice.wait));
         let Some(woken_by) = &last.woken_by else { return };
@@ -273,8 +273,9 @@ impl Walk<'_> {
     }
 }
 
-/// The call that woke a thread, which may have woken others for the same thing. Each thread may have an instance of
-/// epoll of its own for one socket, which a packet wakes on whoever's CPU: there the waker and the moment must do.
+/// Key of the call that woke a thread, which may have woken others from the same object. For epoll only the
+/// waker and the time are compared. Each thread may have an epoll instance of its own for one socket, which a
+/// packet wakes on any CPU.
 fn herd(kind: HoldKind, wait: &Wait, wakeup: &Wakeup) -> Option<Herd> {
     const ANY_PROCESS: u32 = u32::MAX;
     match kind {
@@ -288,7 +289,8 @@ fn herd(kind: HoldKind, wait: &Wait, wakeup: &Wakeup) -> Option<Herd> {
     }
 }
 
-/// What identifies the thing: a glibc condition variable has two futex words side by side that take turns.
+/// Id of the object. A glibc condition variable has two adjacent futex words that it uses in turn, which get
+/// the same id.
 pub(in crate::derive) fn thing(wait: &Wait) -> u64 {
     if wait.reason == WaitReason::Park { wait.object & !7 } else { wait.object }
 }

@@ -1,15 +1,15 @@
-//! Who held each lock when, as far as somebody waited for it.
+//! Holders of each lock over time, while threads waited for it.
 //!
-//! A release that wakes a waiter ends a *tenure*: whoever released it had held it since the release before, or since
-//! it took it after that. It cannot have taken it before it ran: until then the lock is the heir's, who was woken to
-//! have it. While nobody waits, nothing is known, and nothing is asked.
+//! A release that wakes a waiter ends a *tenure*. The releaser held the lock since the previous release, or
+//! acquired it after that. It cannot have acquired the lock before it ran. Until then the lock belongs to the
+//! woken waiter, its next holder. While no thread waits, the holder is unknown.
 
 use holdup_events::tables::{Slice, ThreadState};
 use holdup_events::{ThreadId, Timestamp, Trace};
 
 use super::Held;
 
-/// A run is looked for among so many slices: few come between a wakeup and a run.
+/// Maximum number of slices from a wakeup to the run that follows it.
 const LOOK_AHEAD: usize = 8;
 
 /// One release of a lock to a waiter.
@@ -19,12 +19,12 @@ pub struct Tenure {
     pub lock: u32,
     /// When it was released: the tenure's end.
     pub until: Timestamp,
-    /// Who released it.
+    /// Thread that released it.
     pub holder: ThreadId,
-    /// Who was woken by that, to have it next.
+    /// Thread that the release woke: the next holder.
     pub heir: ThreadId,
-    /// The release was seen: it woke the heir. Else `holder`, woken to have the lock, had not come to take it when
-    /// `heir`, who released it next, first ran.
+    /// Whether the release was recorded: it woke `heir`. Otherwise `holder` was woken to take the lock, but
+    /// had not taken it when `heir`, the next releaser, first ran.
     pub seen: bool,
 }
 
@@ -34,7 +34,7 @@ pub struct Tenures {
     /// `of_lock[l]..of_lock[l + 1]` are the rows of lock `l`.
     of_lock: Vec<u32>,
     rows: Vec<Tenure>,
-    /// Who has each lock after its last release, as far as that is known.
+    /// Holder of each lock after its last release, if known.
     last: Vec<Option<ThreadId>>,
 }
 
@@ -58,7 +58,8 @@ impl Tenures {
         let last = (0..locks).map(|lock| {
             let release = rows[of_lock[lock] as usize..of_lock[lock + 1] as usize].last();
             let named = owners.get(lock).copied().flatten();
-            // What was read after the last release is true; before, its heir has it now.
+            // A word read after the last release is valid. A word read before it is outdated, and the woken
+            // waiter holds the lock.
             let named = named.filter(|(at, _)| release.is_none_or(|row| row.until < *at));
             named.map(|(_, owner)| owner).or_else(|| release.map(|row| row.heir))
         });
@@ -66,7 +67,7 @@ impl Tenures {
         Tenures { of_lock, rows, last }
     }
 
-    /// Adds the time between a release and the first run of whoever released the lock next, if that is not the heir.
+    /// Adds the time from a release to the first run of the next releaser, if that is not the woken waiter.
     pub(super) fn hand_over(rows: &mut Vec<Tenure>, trace: &Trace) {
         rows.sort_unstable();
         let pairs =
@@ -84,14 +85,14 @@ impl Tenures {
         }
     }
 
-    /// Who held a lock just before `at`, if somebody waited for it then.
+    /// Holder of a lock just before `at`, if a thread waited for the lock then.
     pub fn before(&self, lock: u32, at: Timestamp) -> Option<ThreadId> {
         let rows = self.of(lock);
         let row = rows.get(rows.partition_point(|row| row.until < at));
         row.map_or_else(|| self.last.get(lock as usize).copied().flatten(), |row| Some(row.holder))
     }
 
-    /// Who held a lock in `from..to`: pieces that tile it.
+    /// Holders of a lock in `from..to`, in contiguous pieces.
     pub fn over(&self, lock: u32, from: Timestamp, to: Timestamp) -> impl Iterator<Item = Held> + '_ {
         let rows = self.of(lock);
         let mut next = rows.partition_point(|row| row.until <= from);
