@@ -1,40 +1,48 @@
-//! # allocation-hotspot: much of the time goes by allocating and freeing memory
+//! # allocation-hotspot: much of the time is spent allocating and freeing memory
 //!
 //! ## What it sees
-//! Samples of the CPU in allocators (glibc's malloc and free, jemalloc, tcmalloc, Rust's, and those of runtimes), and for
-//! which functions of the program they work. Where allocations were drawn (`--allocs`): bytes and objects by site, and who
-//! frees what others allocated.
+//! CPU samples in allocators (glibc's malloc and free, jemalloc, tcmalloc, Rust's, and those of runtimes),
+//! and the functions of the program that call them. With sampled allocations (`--allocs`): bytes and objects
+//! by site, and the threads that free other threads' allocations.
 //!
 //! ## Why it hurts
-//! An allocation that is made once costs little. One that is made for each item costs its search, its first touch of cold
-//! memory and its free each time; blocks that other threads free go back through locks.
+//! A single allocation costs little. An allocation per item costs its search, the first touch of cold memory
+//! and its free each time. Blocks that other threads free return through locks.
 //!
 //! ## How it decides
-//! Descriptors say which functions allocate (role `allocator`, docs/descriptors.md); a sample counts for the program's own
-//! function nearest to it. Syscalls that an allocator makes (to get memory, to give it back, to wait for its locks) count, too, where
-//! page-fault-storm does not tell them. From 8 % of the running time on it is told. The upper end of the gain is that all of it
-//! went, with the rest of the functions that are mostly about it; the lower end is 0, since some of it may be needed.
-//! It is a hint, and comes behind what is surely lost, as long as nobody knows whether the memory is needed. How much a command had at
-//! the most, the kernel says when it ends: blocks beyond that lay where others had been, which could have been kept. How many
-//! blocks there were at the least follows from the time, at a microsecond for each, or from what was drawn. That part of the time
-//! counts for the lower end, and where it is most of a quarter of all running time or more, it is likely. Both ends are widened as forecasts are.
+//! Descriptors list the allocating functions (role `allocator`, docs/descriptors.md). A sample counts for the
+//! nearest function of the program itself. Syscalls of an allocator (to get memory, to return it, to wait for
+//! its locks) count too, unless page-fault-storm reports them. The rule reports at least 8 % of the running
+//! time. The upper bound of the gain removes all of this time, and the rest of functions that mostly
+//! allocate. The lower bound is 0, because some of it may be necessary.
 //!
-//! Compiled code of OCaml allocates by itself, without an allocator that could be sampled. Where the runtime tells that a
-//! domain allocates a GiB a second or more, of which nearly nothing survives, and its collections cost too little for
-//! gc-pressure, the functions are named in which threads had to collect for want of memory. At the most their own time goes, as far
-//! as so many bytes can take it, and the collections.
+//! The finding is a hint, and ranks after certain losses, unless the peak of memory is known. The kernel
+//! reports a command's peak when the command exits. Blocks beyond the peak reuse the memory of earlier
+//! blocks, so they could have been kept. The minimum number of blocks follows from the time, at a microsecond
+//! for each, or from the sampled allocations. That part of the time counts for the lower bound. If it is most
+//! of the allocator's time, and that is a quarter of all running time or more, the finding is likely. Both
+//! bounds are widened like forecasts.
+//!
+//! Compiled OCaml code allocates inline, without an allocator that could be sampled. Its runtime reports the
+//! allocations. The rule applies if a domain allocates 1 GiB/s or more, nearly nothing survives, and the
+//! collections cost too little for gc-pressure. Then it names the functions that had to collect because
+//! memory was exhausted. The upper bound is their self time, as far as the allocated bytes can account for
+//! it, and the collections.
 //!
 //! ## What to do
-//! Allocate once and use it again: a buffer that outlives the loop, an arena, a pool; objects within others in place of
-//! pointers to them; a vector that is made large enough at once; values on the stack. Let who allocates free, too.
+//! Allocate once and reuse: a buffer outside the loop, an arena, a pool. Embed objects instead of pointers to
+//! them. Create vectors with their final capacity. Keep values on the stack. Free memory in the thread that
+//! allocated it.
 //!
 //! ## Blind spots
-//! Allocators that were compiled into the program without a name are not known: add a descriptor. A C library without debug
-//! symbols names its inner functions badly (`libc6-dbg` mends it). The peak is known of commands that were run, and of one process. Memory that is slow because it is touched for the first
-//! time is told under page-fault-storm; the work of a garbage collector under gc-pressure.
+//! Allocators that were compiled into the program without symbols are not recognised: add a descriptor. A C
+//! library without debug symbols has misleading names for inner functions (`libc6-dbg` solves that). The peak
+//! is known for commands started by holdup, and for one process. page-fault-storm reports memory that is slow
+//! because it is touched for the first time. gc-pressure reports the work of a garbage collector.
 //!
 //! ## References
-//! Berger, Zorn, McKinley: Reconsidering custom memory allocation (2002). Kanev et al.: Profiling a warehouse-scale computer (2015).
+//! Berger, Zorn, McKinley: Reconsidering custom memory allocation (2002). Kanev et al.: Profiling a
+//! warehouse-scale computer (2015).
 
 use super::{Info, Verdict};
 use crate::derive::amount::Amount;
@@ -54,11 +62,12 @@ pub(super) const INFO: Info = Info {
 
 /// Sites that are named.
 const LISTED_MAX: usize = 3;
-/// With so much of the running time in the allocator, what else is done can hardly be what the memory is for …
+/// Minimum share of the running time in the allocator for a likely finding. The memory is then hardly for the
+/// other work …
 const MUCH: f64 = 0.25;
-/// … if so many of the blocks lie where others had been.
+/// … and minimum share of the blocks that reuse memory of earlier ones.
 const MOSTLY_AGAIN: f64 = 0.5;
-/// It is told who frees what others allocated from this share of the bytes on.
+/// Minimum share of the bytes that other threads free, to be reported.
 const OTHERS_TOLD: f64 = 0.1;
 
 pub(super) fn judge(scene: &Scene) -> Verdict {
@@ -73,7 +82,7 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
             },
         ],
     };
-    // What allocators ask of the kernel is told as page-fault-storm, where that is.
+    // The allocator's syscalls belong to page-fault-storm, if that rule has a finding.
     let service = match served::costly(scene, Service::Fault) {
         Some(_) => Service::Allocate,
         None => Service::AllocateByKernel,
@@ -88,7 +97,7 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
     Ok(findings)
 }
 
-/// The part of what was allocated that surely lay where other blocks had been (0 to 1).
+/// The share of the allocations that certainly reused the memory of earlier blocks (0 to 1).
 fn again(scene: &Scene, used: &ServiceUse) -> Option<f64> {
     let by_time = blocks_taken_again(scene.trace, used.ns.saturating_sub(used.error_ns) as f64)?;
     let (all, peak) = (&scene.derived.allocated.all, scene.trace.manifest.memory?.peak_bytes);
@@ -115,7 +124,7 @@ fn could_be_kept(scene: &Scene, finding: &mut Finding, used: &ServiceUse) {
     }
 }
 
-/// What the drawn allocations say, if there are any.
+/// Sentences on the sampled allocations, if there are any.
 fn drawn(allocated: &Allocated) -> Vec<String> {
     let all = &allocated.all;
     if all.drawn == 0 || allocated.is_census {

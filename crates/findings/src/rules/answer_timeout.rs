@@ -1,25 +1,29 @@
-//! # answer-timeout: threads wait for an answer until they give up, and ask again
+//! # answer-timeout: threads wait for a response until a timeout, and try again
 //!
 //! ## What it sees
-//! Waits for a socket (`poll`, `select`, `recv` with a time-out) that nothing but their own time-out ended, after which the thread went on
-//! to something else; and whether a name was being looked up, by the functions on the stack.
+//! Waits for a socket (`poll`, `select`, `recv` with a timeout) that ended only by their own timeout. After
+//! that the thread continued with other work. The functions on the stack show whether the thread was looking
+//! up a name.
 //!
 //! ## Why it hurts
-//! Who is asked first and never answers costs the whole time-out each time, be it one second or five: the program stands still, and
-//! nothing is busy anywhere. A name server that is gone but still in the list is the usual one; another is a packet that somebody drops.
+//! A first peer that never responds costs the whole timeout each time, be it one second or five. The program
+//! stands still, and all CPUs are idle. The usual cause is a name server that is down but still configured.
+//! Another is a firewall that drops packets.
 //!
 //! ## How it decides
-//! It counts waits of which the recording tells when they were to end, and that ended then, by a timer. A thread that asks for the same
-//! again and again, and looks up no name, looks by the clock (poll-loop), and one for whom nobody waits keeps house: they are left out. The gain is what the run
-//! would be shorter by if these answers had come at once. Where the stack does not say that a name was looked up, a time-out may be meant
-//! (a pause, a deadline for more input): then it is a hint.
+//! It counts waits with a recorded deadline that a timer ended at that deadline. Two kinds are left out. A
+//! thread that repeats the same request, and looks up no name, polls by the clock (poll-loop). A thread for
+//! which no thread waits does housekeeping. The gain is the time that the run would be shorter if these
+//! responses had arrived at once. If the stack shows no name look-up, the timeout may be intended (a pause, a
+//! deadline for more input). Then the finding is a hint.
 //!
 //! ## What to do
-//! Find out who does not answer, and do not ask that one, or not first. Give up sooner. Keep what was answered.
+//! Find the peer that does not respond, and remove it, or do not try it first. Use a shorter timeout. Cache
+//! the responses.
 //!
 //! ## Blind spots
-//! An event loop's timers are not seen; connections that the kernel tries again are connect-retry's. Who gave up after its answer was lost, and who was
-//! never going to be answered, look the same.
+//! Timers of an event loop are not visible. connect-retry reports connections that the kernel retries. A lost
+//! response looks like a peer that never responds.
 //!
 //! ## References
 //! Linux `resolv.conf(5)` (options `timeout`, `attempts`, `rotate`, `single-request`), `poll(2)`.
@@ -85,15 +89,15 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     Ok([true, false].into_iter().filter_map(of_kind).collect())
 }
 
-/// Rows of waits for an answer that a time-out ended: of one to a look-up of a name, or after which the thread did not ask for the same
-/// again.
+/// Rows of waits for a response that a timeout ended. Either the thread looked up a name, or it did not
+/// repeat the request.
 fn given_up(trace: &Trace, thread: ThreadId) -> Vec<usize> {
     let blocked = trace.slices.rows(thread).zip(trace.slices.of(thread));
     let blocked: Vec<(usize, Slice)> =
         blocked.filter(|(_, slice)| slice.state == ThreadState::Blocked).collect();
     let gave_up = |slice: &Slice| {
         let wait = trace.wait(slice.wait);
-        // Who polls nothing (no descriptors, or none at that address) sleeps; an event loop's timers are on an instance of epoll.
+        // A poll without descriptors is a sleep. An event loop's timers are on an epoll instance.
         let asks = match wait.reason {
             WaitReason::Multiplex => wait.object_kind != ObjectKind::Epoll && wait.op != 0,
             reason => reason == WaitReason::Socket,

@@ -1,28 +1,28 @@
-//! # barrier-straggler: all wait for one thread that was held up
+//! # barrier-straggler: all threads wait for one thread that was delayed
 //!
 //! ## What it sees
-//! Meetings of threads (a barrier, the end of a parallel loop, threads that are joined), which of them came
-//! last, and what that one did while the others waited: it ran, it waited for a CPU and who had that, it was blocked,
-//! it was woken late.
+//! Barriers, ends of parallel loops and joins, and the last thread to arrive. It also sees the last thread's
+//! state while the others waited: running, runnable (and the occupant of its CPU), blocked, or being woken.
 //!
 //! ## Why it hurts
-//! A delay of one thread becomes a delay of all: a hundred threads that meet a hundred times each second meet each
-//! disturbance of any of them.
+//! A delay of one thread becomes a delay of all. With a hundred threads and a hundred barriers per second,
+//! each disturbance of any thread delays all of them.
 //!
 //! ## How it decides
-//! It counts only time in which the last to come was ready for work and did not do it: waiting for a CPU, for the disk, a
-//! lock, a fault, a timer. Waiting for other threads' work is not counted; its cause is elsewhere. The upper end of
-//! the gain is that no such time had been on the last one's way to the meeting, at the most what it was behind the last but
-//! one. The lower end counts only such time after all others had come. Where other programs had the CPU of whoever came
-//! last for most of the time in which it did not run, the cause is theirs: noisy-neighbour tells it, and this is a hint.
+//! It counts only time in which the last thread had work and did not run: waiting for a CPU, the disk, a
+//! lock, a fault or a timer. Waits for other threads' work do not count, because their cause is elsewhere.
+//! The upper bound of the gain removes such time from the last thread's way to the barrier, at most its delay
+//! after the second to last. The lower bound counts only such time after the arrival of all other threads. If
+//! other programs used the last thread's CPU for most of this time, they are the cause. noisy-neighbour
+//! reports it, and this finding is a hint.
 //!
 //! ## What to do
-//! Take away what held it up: the summary names it. Fewer threads than CPUs leave room for other programs; pinning two
-//! busy threads to one CPU makes each meeting wait for both, one after the other. Or meet less often.
+//! Remove the delay that the summary names. Fewer threads than CPUs leave room for other programs. Two busy
+//! threads pinned to one CPU make each barrier wait for both in turn. Or use fewer barriers.
 //!
 //! ## Blind spots
-//! Where the last cannot be told (several threads spin and several do not) there is no cause. Time in the kernel
-//! while it runs counts as running. A thread that always has more work is load-imbalance's.
+//! If the last thread is not known (several threads spin and several do not), there is no cause. Kernel time
+//! of a running thread counts as running. load-imbalance reports a thread that always has more work.
 //!
 //! ## References
 //! Petrini, Kerbyson, Pakin: The case of the missing supercomputer performance (SC 2003).

@@ -1,32 +1,36 @@
-//! # batch-straggler: questions go out in groups, and each group waits for its slowest answer
+//! # batch-straggler: requests are sent in groups, and each group waits for its slowest response
 //!
 //! ## What it sees
-//! A program that asks a service many things one after the other, waits for all the answers, and only then asks the next ones; how
-//! many such groups there were, how long each took, and how long its answers took on average.
+//! A program that sends many requests to a service, waits for all responses, and only then sends the next
+//! requests. It reports the number of such groups, their mean duration, and the mean duration of a response.
 //!
 //! ## Why it hurts
-//! Of 32 questions 31 may be answered in 10 ms: the next 32 go out when the slowest is, too. Until then one question is under way where
-//! there could be 32, and neither the service nor the CPUs have anything to do.
+//! Of 32 responses, 31 may arrive within 10 ms. The next 32 requests wait for the slowest one. Until then one
+//! request is outstanding instead of 32, and the service and the CPUs are idle.
 //!
 //! ## How it decides
-//! Questions and answers are wakeups across processes that end waits for the network. A group begins with three or more questions
-//! that were seen in a row, with no answer between them; of all questions at most a fifth comes otherwise, and of who asks, a
-//! clock or another program's word hardly ever begins the next group. Groups are taken to be as large as the largest tenth, and answers
-//! that were not seen to come with the first. With as many under way all the time a group would take as long as
-//! its answers take on average, or as who asks runs for it: the rest is the gain's upper end, as far as nothing else went on
-//! meanwhile. Where it is less than a third of what groups take, nothing is told. The lower end is none: whether the next questions need
-//! the answers to the last, nothing here tells. It is likely where it is known who asks whom, else a hint.
+//! Requests and responses are wakeups across processes that end waits for the network. A group begins with
+//! three or more requests in a row without a response between them. At most a fifth of all requests may come
+//! otherwise. A clock, or another program's message, must hardly ever begin the client's next group.
+//!
+//! The size of groups is that of the largest tenth. Responses that were not seen count as arrived with the
+//! first one. With the same number of requests outstanding all the time, a group would take its mean response
+//! time, or the client's running time for it. The rest is the upper bound of the gain, as far as no other
+//! activity overlapped. If it is less than a third of the groups' time, there is no finding. The lower bound
+//! is 0, because the next requests may need the last responses. The finding is likely if client and server
+//! are known, otherwise a hint.
 //!
 //! ## What to do
-//! Keep as many under way as the group is large: begin the next question as soon as any is answered (workers that take from one
-//! iterator, a semaphore, p-limit, `asyncio.as_completed`, `FuturesUnordered` or `buffer_unordered`, a completion service, errgroup's
-//! SetLimit) in place of groups that are awaited whole (Promise.all, gather, invokeAll, a WaitGroup for each chunk). A time-out with a
-//! second try bounds the slowest.
+//! Keep as many requests outstanding as a group has: send the next request as soon as any response arrives.
+//! Use workers that take from one iterator, a semaphore, p-limit, `asyncio.as_completed`, `FuturesUnordered`
+//! or `buffer_unordered`, a completion service, or errgroup's SetLimit. They replace groups that are awaited
+//! as a whole (Promise.all, gather, invokeAll, a WaitGroup for each chunk). A timeout with a retry bounds the
+//! slowest request.
 //!
 //! ## Blind spots
-//! What comes to who is awake leaves no wakeup: groups look smaller than they are, and those of two are not seen. Services elsewhere
-//! are not seen, nor those that answer more than one process's questions through a proxy that is not recorded. An answer that comes in pieces looks like
-//! several.
+//! A message to an awake thread leaves no wakeup. So groups look smaller than they are, and groups of two are
+//! not seen. Services on other machines are not seen. Neither are services behind an unrecorded proxy that
+//! serves several processes. A response in pieces looks like several.
 //!
 //! ## References
 //! Dean, Barroso: The tail at scale (CACM 2013). Little: A proof for the queuing formula L = λW (1961).
@@ -47,10 +51,11 @@ pub(super) const INFO: Info = Info {
     of_waits_alone: true,
 };
 
-/// Of the run, such waits must cost this part.
+/// Minimum share of the run that such waits cost.
 const SHARE_MIN: f64 = 0.05;
 
-/// Of the time that groups take, this part must be waiting for the slowest; below it, how few are under way at once says more.
+/// Minimum share of the groups' time that is waiting for the slowest response. Below it, the low number of
+/// outstanding requests is the better explanation.
 const IDLE_MIN: f64 = 1.0 / 3.0;
 
 /// Services that are named.
@@ -61,7 +66,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     Ok(told(scene).map(|(asked, share)| finding(scene, asked, share)).collect())
 }
 
-/// Those that are told of, with the part of the run that would go.
+/// The reported groups, with the share of the run that they cost.
 fn told<'a>(scene: &Scene<'a>) -> impl Iterator<Item = (&'a InGroups, f64)> {
     let asked = scene.derived.asked_in_groups.iter();
     let asked = asked.filter(|one| one.idle_ns as f64 >= IDLE_MIN * one.took_ns as f64);
@@ -69,12 +74,12 @@ fn told<'a>(scene: &Scene<'a>) -> impl Iterator<Item = (&'a InGroups, f64)> {
     asked.filter(|(_, share)| *share >= SHARE_MIN).take(NAMED_MAX)
 }
 
-/// The waits that are told of.
+/// The reported waits.
 pub(super) fn waits<'a>(scene: &Scene<'a>) -> impl Iterator<Item = &'a Charge> {
     told(scene).map(|(asked, _)| &asked.waited)
 }
 
-/// Whether it is told of questions to that process.
+/// Whether the rule reports requests to that process.
 pub(super) fn tells_of(scene: &Scene, peer: ProcessId) -> bool {
     told(scene).any(|(asked, _)| asked.peers.contains(&peer))
 }

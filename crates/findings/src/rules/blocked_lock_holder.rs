@@ -1,31 +1,33 @@
-//! # blocked-lock-holder: a thread sleeps, or waits for I/O, while it holds a lock that others wait for
+//! # blocked-lock-holder: a thread sleeps, or waits for I/O, while it holds a contended lock
 //!
 //! ## What it sees
-//! For each lock that threads wait for, when its holder was itself blocked on something that is no lock: a timer,
-//! the disk, a socket, a pipe, a child, a condition; and for how long others waited meanwhile.
+//! For each contended lock, when its holder was itself blocked on an object that is no lock: a timer, the
+//! disk, a socket, a pipe, a child, a condition. It also sees how long other threads waited during that time.
 //!
 //! ## Why it hurts
-//! A lock is meant to be held for the moment that an update takes. A holder that goes to the disk or sleeps makes
-//! everybody wait for the device or the clock, and no CPU or thread more changes that.
+//! A lock should be held only for the short time of an update. A holder that does disk I/O or sleeps makes
+//! all waiters wait for the device or the clock. More CPUs or threads do not change that.
 //!
 //! ## How it decides
-//! Who held a lock when follows from its releases. It adds up the time in which the holder was blocked while
-//! others waited for the lock, and what it ran in the kernel in the very calls that block it (sampled): to write to a fast disk
-//! takes the CPU as long as the disk. The upper end of the gain is that time, as far as waiters could have used idle
-//! CPUs; the lower end is what the active thread that waited least would have saved. A holder that waits for
-//! another lock makes that lock the cause (lock-contention).
+//! The holder of a lock at any time follows from the lock's releases. The rule adds up the time in which the
+//! holder was blocked while other threads waited for the lock. It adds the holder's kernel time in the calls
+//! that block it (sampled), because a write to a fast disk takes the CPU as long as the disk. The upper bound
+//! of the gain is that time, as far as waiters could have used idle CPUs. The lower bound is the saving of
+//! the active thread that waited least. If the holder waits for another lock, that lock is the cause
+//! (lock-contention).
 //!
 //! ## What to do
-//! Do the I/O, the sleep or the call before the lock is taken or after it is released: copy under the lock, write
-//! outside it. Where order matters, hand the work to one thread with a queue.
+//! Do the I/O, the sleep or the call before the lock is taken or after it is released: copy under the lock,
+//! write outside it. If order matters, hand the work to one thread through a queue.
 //!
 //! ## Blind spots
-//! The holder is the thread that released the lock to the next waiter, so a lock that was never released to a
-//! waiter has none. Locks that are made to be held across I/O (one connection, one file) show too: the gain then
-//! needs a second connection, not another lock.
+//! The holder is the thread that released the lock to the next waiter. So a lock that was never released to a
+//! waiter has no holder. Locks that are held across I/O by design (one connection, one file) are reported
+//! too. The gain then needs a second connection, and no other lock.
 //!
 //! ## References
-//! Tallent, Mellor-Crummey, Porterfield: Analyzing lock contention in multithreaded applications (PPoPP 2010).
+//! Tallent, Mellor-Crummey, Porterfield: Analyzing lock contention in multithreaded applications (PPoPP
+//! 2010).
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,7 +49,7 @@ pub(super) const INFO: Info = Info {
     of_waits_alone: true,
 };
 
-/// Locks that are named; more would hide the first.
+/// Maximum number of locks that are named. More would hide the first one.
 const LOCKS_MAX: usize = 3;
 
 /// A wait is charged if the holder was blocked for at least this share of it.
@@ -67,7 +69,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     Ok(found)
 }
 
-/// What holders were blocked on, by what others waited (ns), the most first.
+/// Kinds of the holders' waits, by the wait time of other threads (ns), the greatest first.
 fn kinds(lock: &LockHolding) -> Vec<(HoldKind, u64)> {
     let mut sums: BTreeMap<HoldKind, u64> = BTreeMap::new();
     for one in &lock.stretches {
@@ -80,7 +82,7 @@ fn kinds(lock: &LockHolding) -> Vec<(HoldKind, u64)> {
     ranked
 }
 
-/// What a thread does that waits for something of that kind.
+/// The activity of a thread in a wait of that kind.
 fn said(kind: HoldKind) -> &'static str {
     match kind {
         HoldKind::Sleep => "slept",
@@ -94,7 +96,7 @@ fn said(kind: HoldKind) -> &'static str {
     }
 }
 
-/// What holders ran in the kernel in calls that block them, too, while others waited (ns, sampled).
+/// Kernel time of holders in the calls that also block them, while other threads waited (ns, sampled).
 fn in_calls_ns(scene: &Scene, lock: &LockHolding) -> u64 {
     let trace = scene.trace;
     let blocked = lock.stretches.iter().filter(|one| blocked(one.holding));
@@ -119,7 +121,8 @@ fn finding(scene: &Scene, lock: &LockHolding) -> Option<Charged> {
     let (holder, _) = lock.holders_while(blocked).first().copied()?;
     let name = scene.lock_name(lock.lock);
     let (blocked_ns, calls_ns) = (lock.wall_while(blocked), in_calls_ns(scene, lock));
-    // A wait of which so much is a holder's blocking has in proportion more of its calls.
+    // The minimum share of a wait that is the holder's blocking. It is lowered by the share of the calls'
+    // running time.
     let share_min = WAIT_SHARE_MIN * blocked_ns as f64 / (blocked_ns + calls_ns).max(1) as f64;
     let charged = lock_holding::charge(
         (trace, &scene.derived.roles),
@@ -169,7 +172,7 @@ fn finding(scene: &Scene, lock: &LockHolding) -> Option<Charged> {
     Some(Charged { finding, charge: charged.both(trace) })
 }
 
-/// Who cannot change what is done under a library's lock is told what else there is.
+/// Users cannot change the work under a library's lock. The descriptor has other advice for them.
 fn advice(scene: &Scene, lock: &LockHolding) -> Vec<String> {
     if let Some(known) = scene.lock(lock.lock).and_then(|used| known_advice(scene, used)) {
         return vec![known];

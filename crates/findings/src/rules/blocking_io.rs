@@ -1,29 +1,32 @@
 //! # blocking-io: threads wait for the disk while CPUs are idle
 //!
 //! ## What it sees
-//! Threads blocked on the disk or a file system, in which syscall, and whether a CPU was idle meanwhile.
+//! Threads blocked on the disk or a file system, their syscalls, and idle CPUs at the same time.
 //!
 //! ## Why it hurts
-//! A thread that waits for the disk computes nothing. If it is the one that the rest depends on, the whole
+//! A thread that waits for the disk computes nothing. If the rest of the program depends on it, the whole
 //! program waits at the speed of the device.
 //!
 //! ## How it decides
-//! As lock-contention does: at each moment it counts the threads that wait for the disk and the CPUs that
-//! do nothing for the program. The upper end of the gain is that nobody had to wait; the lower end is that each active thread
-//! overlapped its waits with its own computing, counted for the thread for which that saves least. If most
-//! of the waiting is for many syncs with little work between them, it stays silent: sync-per-item judges those.
-//! A wait in io_uring_enter is one for the disk if that is where the process's requests are seen to go. With eight requests
-//! or more to a call they overlap already, and the finding is a hint; with fewer, the upper end takes the time of the calls, too: more
-//! requests at a time are fewer calls. A single wait that may gain nothing is a hint, too: another run may not have it.
+//! Like lock-contention, it counts at each moment the threads that wait for the disk and the CPUs that are
+//! not used by the program. The upper bound of the gain is that no thread had to wait. The lower bound is
+//! that each active thread overlapped its waits with its own computing, counted for the thread with the
+//! smallest saving. If most waits are many syncs with little work between them, there is no finding, because
+//! sync-per-item judges those.
+//!
+//! A wait in io_uring_enter is a disk wait if the process's requests are seen to go to the disk. With eight
+//! requests or more per call they overlap already, and the finding is a hint. With fewer, the upper bound
+//! includes the time of the calls, because more requests at a time need fewer calls. A single wait that may
+//! gain nothing is a hint too, because another run may not have it.
 //!
 //! ## What to do
 //! Read ahead, write behind, and do I/O on other threads or with io_uring, so that it overlaps with
-//! computing; make requests larger.
+//! computing. Make requests larger.
 //!
 //! ## Blind spots
-//! The first 1,024 files that somebody waits for have names; of others nothing is said.
-//! Page faults that read mapped files are fault-wait, not seen here. Network file systems may wait as
-//! sockets do. The disk's own limits are not seen: waits that overlap may each become longer.
+//! The first 1,024 awaited files have names. Other files are not reported. Page faults that read mapped files
+//! are fault-wait, and not included here. Network file systems may wait as sockets do. The disk's own limits
+//! are not known: overlapping waits may each become longer.
 //!
 //! ## References
 //! Linux `readahead(2)`, `posix_fadvise(2)`, `io_uring(7)`.
@@ -46,10 +49,10 @@ pub(super) const INFO: Info = Info {
     of_waits_alone: true,
 };
 
-/// So few waits may be chance.
+/// Minimum number of waits for a sure finding. Fewer may be chance.
 const WAITS_SURE: u64 = 10;
 
-/// So many requests at a time keep a disk busy.
+/// Minimum number of requests per call that keeps a disk busy.
 const BATCH_MIN: f64 = 8.0;
 
 /// Requests that go with each call of this name, if it is one that takes several.
@@ -86,7 +89,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     summary.extend(rings::said(&scene.derived.calls, worst.number));
     let gain = scene.gain_whoever_ran(stall, |thread, waited| waited.min(thread.running_ns() as f64));
     let confidence = match waits {
-        // One event, which another run may not have: a file that nobody had read yet.
+        // A single event that another run may not have: the first read of a file.
         1 if gain.low < SURELY => Confidence::Low,
         // They overlap already.
         _ if batch.is_some_and(|each| each >= BATCH_MIN) => Confidence::Low,

@@ -1,28 +1,31 @@
-//! # child-wait: a program stands still while a child process works, one child after the other
+//! # child-wait: a program waits while a child process works, one child after another
 //!
 //! ## What it sees
-//! Threads that wait for the end of child processes (`waitpid`, `system`, `subprocess.run`, a shell's commands), or for what these
-//! tell (the end of a pipe from them, a signal: so build tools wait), which children those were, whether they ran side by side, and what they did meanwhile.
+//! Threads that wait for the exit of child processes (`waitpid`, `system`, `subprocess.run`, a shell's
+//! commands), or for their messages (the end of a pipe from them, a signal, as build tools do). It also sees
+//! the children, whether they ran in parallel, and their activity.
 //!
 //! ## Why it hurts
-//! A parent that starts one child, waits, and starts the next uses one CPU, however many there are. And while it waits it
-//! does nothing of its own, though it may have something to do.
+//! A parent that starts one child, waits, and starts the next uses one CPU, however many there are. While the
+//! parent waits, it does no work of its own, although it may have some.
 //!
 //! ## How it decides
-//! It fires for a process four or more of whose children live one after the other, none of them for more than a third of the
-//! waiting (the steps of a script are one long child and some short ones, and mostly need each other), or that has work of its
-//! own as well. The upper end of the gain is that the waiting had gone on beside other work on CPUs that were idle: as many children at a time as
-//! there are CPUs, though no less than the longest of them takes, or the parent's own work beside its child. The lower end is 0: a child may need what the one before it
-//! made. A parent that does nothing but wait for one child (a wrapper, a shell) is silent: what is slow is in the child,
-//! and is judged there.
+//! There are two cases. In the first, four or more children run one after another, and none takes more than a
+//! third of the waiting. (The steps of a script are one long child and some short ones, and mostly depend on
+//! each other.) In the second, the parent has work of its own. The upper bound of the gain is that the waits
+//! overlapped with other work on idle CPUs. That is as many parallel children as CPUs, but at least the
+//! length of the longest child, or the parent's own work next to its child. The lower bound is 0, because a
+//! child may need its predecessor's output. A parent that only waits for one child (a wrapper, a shell) has
+//! no finding. The slow part is in the child, and is judged there.
 //!
 //! ## What to do
-//! Start the next child before the end of the one before (`make -j`, `xargs -P`, `&` and `wait`, a process pool), or go on
-//! with other work and wait at the end. What the children spend their time on is in the summary; record one alone to see more.
+//! Start the next child before the previous one exits (`make -j`, `xargs -P`, `&` and `wait`, a process
+//! pool). Or continue with other work and wait at the end. The summary lists the children's time. Record one
+//! child alone for more detail.
 //!
 //! ## Blind spots
-//! Whether children depend on each other is not known. Children of which only the end is waited for
-//! by `epoll` on a pidfd look like an idle event loop. Many short children are subprocess-per-item's.
+//! Dependencies between children are not known. Children whose exit is only awaited by `epoll` on a pidfd
+//! look like an idle event loop. subprocess-per-item reports many short children.
 //!
 //! ## References
 //! POSIX `waitpid`, `system`. Linux `pidfd_open(2)`.
@@ -41,17 +44,17 @@ pub(super) const INFO: Info = Info {
     of_waits_alone: true,
 };
 
-/// From so many children on, one after the other, it is a habit; fewer are steps of a script.
+/// Minimum number of children one after another. Fewer are steps of a script.
 const CHILDREN_MIN: u64 = 4;
 /// A child that takes more of the waiting than this is a step of its own, not one of many alike.
 const LONGEST_MAX: f64 = 1.0 / 3.0;
-/// Children of which more than this live side by side are not waited for one by one.
+/// Maximum mean number of parallel children for children that are awaited one by one.
 const SIDE_BY_SIDE_MAX: f64 = 1.3;
 /// A parent that runs for less than this share of the run does nothing else.
 const OWN_WORK_MIN: f64 = 0.05;
-/// Parts of the children's time below this are not told.
+/// Minimum share of the children's time that is reported.
 const PART_MIN: f64 = 0.05;
-/// Classes and functions that are told.
+/// Maximum number of classes and functions that are reported.
 const PARTS_MAX: usize = 4;
 
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
@@ -68,7 +71,7 @@ fn is_habit(parent: &Parent) -> bool {
     parent.children >= CHILDREN_MIN && parent.longest_ns as f64 <= LONGEST_MAX * parent.wait_ns as f64
 }
 
-/// The share of the waiting that could have gone on beside something else; 0 if nothing tells so.
+/// The share of the waiting that could overlap with other work. 0 if there is no evidence.
 fn avoidable(scene: &Scene, parent: &Parent) -> f64 {
     if parent.side_by_side() > SIDE_BY_SIDE_MAX || parent.children == 0 {
         return 0.0;

@@ -1,27 +1,32 @@
-//! # connect-retry: connections wait for a second, since their first packet got no answer
+//! # connect-retry: connections wait for a second because their first packet got no response
 //!
 //! ## What it sees
-//! Waits in `connect`, or for a descriptor (`poll`, `epoll`), that end soon after a whole second, while the kernel counted first packets
-//! of connections (SYN) that it sent again; and how often connections found the queue of a listening socket full.
+//! Waits in `connect`, or for a descriptor (`poll`, `epoll`), that end soon after a whole second, while the
+//! kernel counted retransmitted first packets of connections (SYN). It also sees how often connections found
+//! the queue of a listening socket full.
 //!
 //! ## Why it hurts
-//! A listening socket holds the connections that nobody has accepted yet in a queue: `listen(fd, N)`, and no more than
-//! `net.core.somaxconn`. What comes while it is full is dropped without a word. Who connects sends its packet again a second later, and
-//! then after as long or twice as long: a program that is else done in milliseconds waits for seconds, and nothing is busy anywhere.
+//! A listening socket queues the connections that are not accepted yet: `listen(fd, N)`, and at most
+//! `net.core.somaxconn`. A connection that finds the queue full is dropped silently. The client retransmits
+//! its packet a second later, and then after the same or twice the time. A program that otherwise takes
+//! milliseconds waits for seconds, and all CPUs are idle.
 //!
 //! ## How it decides
-//! It adds up those waits, as far as none of the program wanted to run meanwhile: that is the upper end of the gain. The kernel's counts are
-//! of the whole network namespace of the program. In `connect` itself nothing else takes a whole second; of waits for descriptors that
-//! is likely, if there are no more of them than packets were sent again: these alone are less sure. An event loop that connects has no
-//! wait of its own for that: where a queue was full, and threads of the program accept, it is what these wait meanwhile.
+//! It adds up those waits, as far as no thread of the program was runnable. That is the upper bound of the
+//! gain. The kernel's counts are of the program's whole network namespace. In `connect` itself only
+//! retransmission takes a whole second. For waits for descriptors this is likely, if there are at most as
+//! many of them as retransmitted packets. A finding with only such waits is less sure. An event loop that
+//! connects has no separate wait. If a queue was full, and threads of the program accept, their waits are
+//! used instead.
 //!
 //! ## What to do
-//! Where a queue was full: a longer one (`listen`, and `net.core.somaxconn`), and accept sooner (a thread that does nothing else, or more
-//! processes). Else nobody answers: look where the packets go. Fewer new connections help in both: keep them open and use them again.
+//! If a queue was full: make it longer (`listen`, and `net.core.somaxconn`), and accept sooner (a dedicated
+//! thread, or more processes). Otherwise the peer does not respond: check the path of the packets. In both
+//! cases, fewer new connections help: keep them open and reuse them.
 //!
 //! ## Blind spots
-//! Where an event loop connects, and none of the program accepts, nothing is told. Of another network namespace than that of the program
-//! nothing is counted.
+//! If an event loop connects, and no thread of the program accepts, there is no finding. Other network
+//! namespaces than the program's are not counted.
 //!
 //! ## References
 //! Linux `listen(2)`, `tcp(7)` (`tcp_syn_retries`, `tcp_abort_on_overflow`). RFC 6298.
@@ -39,7 +44,7 @@ pub(super) const INFO: Info = Info {
     of_waits_alone: true,
 };
 
-/// Less may be of one host that is gone.
+/// Minimum number of waits. Fewer may be due to one host that is down.
 const WAITS_MIN: u64 = 2;
 
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
@@ -47,7 +52,8 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     let found = connects::derive(scene.trace);
     // Others may have sent these packets.
     let is_theirs = found.how != How::Looks || found.waits <= found.sent_again;
-    // Who accepts waits for other things, too: a packet that is sent again holds the program up for a second at the most.
+    // An accepting thread also waits for other events. A retransmitted packet delays the program by at most a
+    // second.
     let most_ns = match found.how {
         How::Accepts => found.sent_again as f64 * SECOND_NS as f64,
         How::Connects | How::Looks => f64::INFINITY,
@@ -77,7 +83,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     Ok(vec![Charged { finding, charge: found.charge }])
 }
 
-/// Which waits it is about, and of which part of the run at the most.
+/// A sentence on the counted waits, and their maximum share of the run.
 fn waited(found: &Connects, most: f64) -> String {
     if found.how == How::Accepts {
         return format!(
@@ -94,7 +100,7 @@ fn waited(found: &Connects, most: f64) -> String {
     )
 }
 
-/// What the kernel counted.
+/// A sentence on the kernel's counts.
 fn said(found: &Connects) -> String {
     let again = count(found.sent_again, "first packet");
     match found.overflows {

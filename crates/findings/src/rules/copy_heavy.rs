@@ -1,30 +1,33 @@
-//! # copy-heavy: much of the time goes by copying memory
+//! # copy-heavy: much of the time is spent copying memory
 //!
 //! ## What it sees
-//! Samples of the CPU in functions that copy, fill or measure memory (`memcpy`, `memmove`, `memset`, `strlen`, Go's
-//! `memmove`), and for which functions of the program they do.
+//! CPU samples in functions that copy, fill or measure memory (`memcpy`, `memmove`, `memset`, `strlen`, Go's
+//! `memmove`), and the functions of the program that call them.
 //!
 //! ## Why it hurts
-//! A copy makes nothing new. It takes CPU time, drives other data out of the caches, and where many threads copy, the
-//! memory's bandwidth is soon used up: then no further thread helps.
+//! A copy creates no new data. It takes CPU time and evicts other data from the caches. If many threads copy,
+//! they use up the memory bandwidth. Then more threads do not help.
 //!
 //! ## How it decides
-//! Descriptors say which functions copy (role `copy`, docs/descriptors.md); a sample counts for the program's own function
-//! nearest to it. From 8 % of the running time on it is told. The upper end of the gain is that all of the
-//! copying went; the lower end is 0, since some of it may be needed.
-//! It is a hint, and comes behind what is surely lost, but where it takes a third of the running time or more: whether the work is
-//! needed, only the reader knows.
+//! Descriptors list the copying functions (role `copy`, docs/descriptors.md). A sample counts for the nearest
+//! function of the program itself. The rule reports at least 8 % of the running time. The upper bound of the
+//! gain removes all copying. The lower bound is 0, because some of it may be necessary. The finding is a
+//! hint, and ranks after certain losses, unless it takes a third of the running time or more. Only the user
+//! knows whether the work is necessary.
 //!
 //! ## What to do
-//! Hand buffers on in place of copying them (reference counts, slices, `writev`, `splice`, moved values); grow buffers in large steps;
-//! keep a length in place of measuring it; do not clear what is overwritten at once.
+//! Pass buffers on instead of copying them (reference counts, slices, `writev`, `splice`, moved values). Grow
+//! buffers in large steps. Keep a length instead of measuring it. Do not clear memory that is overwritten at
+//! once.
 //!
 //! ## Blind spots
-//! Copies that the compiler wrote into the program's own functions are not seen. A C library without debug symbols does not
-//! name its copying functions: install them (`libc6-dbg`). How many bytes were copied is not counted.
+//! Copies that the compiler inlined into the program's functions are not seen. A C library without debug
+//! symbols does not name its copying functions: install them (`libc6-dbg`). The number of copied bytes is not
+//! counted.
 //!
 //! ## References
-//! gprof and callgraph readings of memcpy by callers. Kanev et al.: Profiling a warehouse-scale computer (2015).
+//! gprof and callgraph readings of memcpy by callers. Kanev et al.: Profiling a warehouse-scale computer
+//! (2015).
 
 use super::{Info, Verdict};
 use crate::derive::services::Service;

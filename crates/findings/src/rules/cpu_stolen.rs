@@ -1,26 +1,26 @@
-//! # cpu-stolen: the hypervisor gives the CPUs to somebody else
+//! # cpu-stolen: the hypervisor gives the CPUs to other guests
 //!
 //! ## What it sees
-//! Running time of the program's threads that the kernel did not account to them: the virtual CPU was not on a
-//! real one.
+//! Running time of the program's threads that the kernel did not account to them: the virtual CPU was not on
+//! a real one.
 //!
 //! ## Why it hurts
-//! The program runs, so no scheduler here can help, but it gets on more slowly. A thread that loses its virtual
-//! CPU while it holds a lock, or on its way to a barrier, holds up all the others too.
+//! The program runs, so the guest's scheduler cannot help, but it runs more slowly. A thread that loses its
+//! virtual CPU while it holds a lock, or on its way to a barrier, delays all other threads too.
 //!
 //! ## How it decides
-//! It compares the wall time of each running slice with what the kernel accounted for it. The upper end of the
-//! gain is that all running had been shorter by the stolen share; the lower end is what the active thread that
-//! lost least would have saved.
+//! It compares the wall time of each running slice with the kernel's accounting. The upper bound of the gain
+//! is that all running were shorter by the share of steal time. The lower bound is the saving of the active
+//! thread that lost least.
 //!
 //! ## What to do
-//! Use an instance that does not share its CPUs, or one whose CPU credits are not used up; start fewer threads
-//! than there are virtual CPUs; measure at another time.
+//! Use an instance with dedicated CPUs, or one whose CPU credits are not used up. Start fewer threads than
+//! there are virtual CPUs. Measure at another time.
 //!
 //! ## Blind spots
-//! A hypervisor that does not tell its guests of stolen time leaves none to see. Virtual CPUs that are threads of
-//! one core slow each other down without a trace. What waiting threads lose by a holder's stolen time is charged to
-//! the lock.
+//! Some hypervisors do not report steal time to their guests. Virtual CPUs that are threads of one core slow
+//! each other down invisibly. Time that waiting threads lose through a holder's steal time is charged to the
+//! lock.
 //!
 //! ## References
 //! Linux `proc_stat(5)` (`steal`), `Documentation/virt/kvm/x86/msr.rst` (steal time).
@@ -74,7 +74,7 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
     }])
 }
 
-/// Of the time on CPUs, the share that was not stolen: stolen time is part of what the wall clock saw running.
+/// The share of the time on CPUs that was not stolen. Steal time is part of the wall time of running.
 fn share_that_ran(scene: &Scene) -> f64 {
     let ledger = &scene.derived.ledger;
     let running = ledger.running_ns() as f64;

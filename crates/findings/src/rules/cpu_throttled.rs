@@ -1,25 +1,27 @@
 //! # cpu-throttled: the cgroup's CPU quota is used up and threads must pause
 //!
 //! ## What it sees
-//! Threads that could run but may not, because their control group has used its CPU time of this period
-//! (`cpu.max`), or because they have used the runtime that SCHED_DEADLINE gives them per period.
+//! Runnable threads that are throttled. Either their control group has used its CPU time of this period
+//! (`cpu.max`), or they have used the runtime that SCHED_DEADLINE gives them per period.
 //!
 //! ## Why it hurts
 //! The quota is one sum for all threads. Many threads on many CPUs use it up in the first part of a period
-//! (100 ms by default), then all of them stand still until the next, locks held or not: latencies jump by tens
-//! of milliseconds while the machine looks idle.
+//! (100 ms by default). Then all of them pause until the next period, even while they hold locks. Latencies
+//! increase by tens of milliseconds while the machine looks idle.
 //!
 //! ## How it decides
-//! It adds up the throttled time. The upper end of the gain is that those threads had run on the CPUs that were
-//! idle meanwhile; the lower end is what the active thread that was throttled least would have saved.
+//! It adds up the throttled time. The upper bound of the gain is that those threads had run on the CPUs that
+//! were idle at the time. The lower bound is the saving of the active thread that was throttled least.
 //!
 //! ## What to do
-//! Raise the quota (`cpu.max`, the container's CPU limit), or start no more threads than the quota divided by the
-//! period allows CPUs: then the work is spread over the period. A shorter period makes the pauses shorter.
+//! Raise the quota (`cpu.max`, the container's CPU limit). Or start at most as many threads as the quota
+//! divided by the period allows CPUs, so that the work is spread over the period. A shorter period makes the
+//! pauses shorter.
 //!
 //! ## Blind spots
-//! Which of the two limits it was is known only where a quota is. Only throttling of threads that were on a CPU, or came to
-//! one, is seen. The quota is read about once a second: a process that exits before then, or that is moved, had another one.
+//! Which of the two limits applied is known only if there is a quota. Only throttling of threads that were on
+//! a CPU, or came to one, is seen. The quota is read about once a second. A process that exits before then,
+//! or is moved, had another quota.
 //!
 //! ## References
 //! Linux `Documentation/scheduler/sched-bwc.rst`, `cgroups(7)`. Indeed Engineering: Unthrottled (2019).

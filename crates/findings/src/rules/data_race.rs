@@ -1,21 +1,23 @@
-//! # data-race: two threads use the same memory without agreeing who goes first
+//! # data-race: two threads access the same memory without synchronization
 //!
 //! ## What it sees
-//! The data races that ThreadSanitizer, Helgrind, DRD or Go's race detector reported, imported (`holdup import FILE`).
+//! The data races that ThreadSanitizer, Helgrind, DRD or Go's race detector reported, imported (`holdup
+//! import FILE`).
 //!
 //! ## Why it hurts
-//! What the program computes depends on which thread is faster. Compilers and CPUs may also show a thread half of a change,
-//! or none. Programs that are made faster by removing locks often get such races.
+//! The program's result depends on which thread is faster. Compilers and CPUs may also show a thread half of
+//! a change, or none. Programs that are made faster by removing locks often get such races.
 //!
 //! ## How it decides
-//! Each pair of places, and the memory that they share, is told once, with the number of reports that name it, the most reported first. It
-//! gains no time: it stands behind what does, but before hints.
+//! Each pair of places, and the memory that they share, is reported once, with the number of reports that
+//! name it, the most frequent pair first. The finding gains no time. It ranks after findings with a gain, but
+//! before hints.
 //!
 //! ## What to do
-//! Guard both places by the same lock, make the memory atomic, or give each thread its own.
+//! Protect both places by the same lock, make the memory atomic, or give each thread its own memory.
 //!
 //! ## Blind spots
-//! Such tools see what happened in the run that they watched; DRD tells one of the two stacks.
+//! Such tools report only the events of the observed run. DRD reports one of the two stacks.
 //!
 //! ## References
 //! Serebryany, Iskhodzhanov: ThreadSanitizer (WBIA 2009). The Go memory model. ISO C11 §5.1.2.4.
@@ -37,15 +39,15 @@ pub(super) const INFO: Info = Info {
     of_waits_alone: false,
 };
 
-/// The name of the marks that tell races.
+/// Name of the marks for races.
 const MARK: &str = "data-race";
 /// Functions that are named of a stack.
 const FRAMES_MAX: usize = 3;
 
-/// A race as reports tell it.
+/// A race from the reports.
 #[derive(Default)]
 struct Race {
-    /// What each access did, and its stack, leaf first.
+    /// The description of each access, and its stack, leaf first.
     sides: Vec<(String, Vec<String>)>,
     location: String,
     reports: Vec<MarkRow>,

@@ -1,32 +1,33 @@
 //! # delayed-ack: small writes wait 40 ms for the peer's acknowledgement
 //!
 //! ## What it sees
-//! Waits on sockets, or on several descriptors at once, of which strikingly many end after 40 ms, by the network
-//! code or a timer of the kernel.
+//! Waits on sockets, or on several descriptors at once, of which unusually many end after 40 ms, by the
+//! network code or a timer of the kernel.
 //!
 //! ## Why it hurts
-//! TCP holds back a small segment while an earlier one is not acknowledged (Nagle's algorithm); the receiver
-//! holds back its acknowledgement for 40 ms in the hope of data to send it with. A program that writes a request
-//! in two small pieces, then waits for the answer, gets 25 answers a second.
+//! TCP delays a small segment while an earlier one is not acknowledged (Nagle's algorithm). The receiver
+//! delays its acknowledgement for 40 ms, to send it together with data. A program that writes a request in
+//! two small pieces, then waits for the response, gets 25 responses per second.
 //!
 //! ## How it decides
-//! It counts waits of 39 to 49 ms, and those that are a little shorter. It fires if there are many of the first and hardly
-//! any of the others: waits for work or for a slow peer are not that regular, and nothing but the delay is that long at
-//! least. (Those a little longer may be the delay and some work of the peer.) Where the peer is on the same machine and recorded, a wait
-//! counts from its beginning until the network let the peer go on: what that did then does not count. The gain is that of the same run replayed without
-//! these waits; of recordings too long to replay, as far as CPUs were free.
+//! It counts waits of 39 to 49 ms, and waits that are slightly shorter. A finding needs many of the first and
+//! hardly any of the second. Waits for work or for a slow peer are not that regular, and only the delay has
+//! this minimum. (Slightly longer waits may contain some work of the peer.) If the peer is recorded on the
+//! same machine, a wait counts from its start until the network woke the peer. The peer's work after that
+//! does not count. The gain is that of the same run replayed without these waits. For recordings that are too
+//! long to replay, it is limited by the free CPUs.
 //!
 //! ## What to do
 //! Write a message with one call (`writev`, a buffer, `MSG_MORE` or `TCP_CORK`), or set `TCP_NODELAY`. On the
-//! receiving side `TCP_QUICKACK` helps where the sender cannot be changed.
+//! receiving side `TCP_QUICKACK` helps if the sender cannot be changed.
 //!
 //! ## Blind spots
-//! The delay is 40 ms at least, up to 200 ms with round trips that are long; such are not seen. A peer that
-//! answers after 40 ms of its own work looks the same: a look at its own recording tells.
+//! The delay is at least 40 ms, and up to 200 ms with long round trips. Such delays are not seen. A peer that
+//! responds after 40 ms of its own work looks the same. A recording of the peer shows the difference.
 //!
 //! ## References
-//! RFC 896, RFC 1122 (4.2.3.2). Linux `tcp(7)`. Minshall et al.: Application performance pitfalls and TCP's Nagle
-//! algorithm (1999).
+//! RFC 896, RFC 1122 (4.2.3.2). Linux `tcp(7)`. Minshall et al.: Application performance pitfalls and TCP's
+//! Nagle algorithm (1999).
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -53,15 +54,15 @@ pub(super) const INFO: Info = Info {
 /// The kernel's shortest delay is 40 ms, by a timer that is late by up to two ticks of 1 to 4 ms (ns).
 const DELAY_NS: Range<u64> = 39_000_000..49_000_000;
 
-/// So many waits of one length are no chance.
+/// Minimum number of waits of one length. Fewer may be chance.
 const WAITS_MIN: u64 = 10;
 
-/// Of waits that are a little shorter there may be this share of those at the peak.
+/// Maximum number of slightly shorter waits, as a share of those at the peak.
 const BESIDE_MAX: f64 = 0.1;
 
 /// A peer's threads hand an answer's making on so often, ...
 const HOPS_MAX: usize = 4;
-/// ... and do so much between a wait and what comes of it (slices).
+/// ... and maximum number of slices between a wait and its effect.
 const LOOK_BACK: usize = 32;
 
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
@@ -116,15 +117,16 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     Ok(vec![Charged { finding, charge: charge.and(trace, &peers) }])
 }
 
-/// What peers waited for meanwhile until the network ended it: without the delay they would not, either.
+/// Waits of peers during the charged waits, until the network ended them. Without the delay these waits would
+/// not exist either.
 fn peers_waits(trace: &Trace, charge: &Charge) -> Charge {
     let ended = charge.slices(trace).filter_map(|slice| ended_by_network(trace, &slice, DELAY_NS.start));
     let waits: BTreeSet<(ThreadId, Timestamp)> = ended.map(|wait| (wait.thread, wait.start)).collect();
     Charge::of(trace, |slice| waits.contains(&(slice.thread, slice.start)))
 }
 
-/// The wait that the network ended so that this wait for a peer ended: itself, or what the peer itself waited for, on this machine,
-/// before it answered. Waits of less than `least_ns` are not looked at.
+/// The wait that the network ended so that this wait for a peer ended. It is the wait itself, or a wait of
+/// the peer on this machine before it responded. Waits of less than `least_ns` are ignored.
 fn ended_by_network(trace: &Trace, slice: &Slice, least_ns: u64) -> Option<Slice> {
     let reason = trace.wait(slice.wait).reason;
     if slice.state != ThreadState::Blocked || !may_be_network(reason) || slice.duration().0 < least_ns {
@@ -141,7 +143,8 @@ fn ended_by_network(trace: &Trace, slice: &Slice, least_ns: u64) -> Option<Slice
     }
 }
 
-/// The wait that the network ended, not before `from`, behind which this thread did what it did at `at`, or who woke it for that.
+/// The wait ended by the network, not before `from`, after which this thread did its work at `at`. It may
+/// also be a wait of the thread's waker.
 fn peers_wait(trace: &Trace, who: (ThreadId, Timestamp), from: Timestamp) -> Option<Slice> {
     let (mut thread, mut at) = who;
     for _ in 0..HOPS_MAX {

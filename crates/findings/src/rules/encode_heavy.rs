@@ -1,30 +1,34 @@
-//! # encode-heavy: much of the time goes by packing values to hand them on
+//! # encode-heavy: much of the time is spent serializing values
 //!
 //! ## What it sees
-//! Samples of the CPU in what packs and unpacks values: V8's structured clone (messages between workers), `JSON`, Python's
-//! `pickle`, Java's serialization, Go's `encoding/json` and `encoding/gob`; and for which functions of the program.
+//! CPU samples in functions that serialize and deserialize values: V8's structured clone (messages between
+//! workers), `JSON`, Python's `pickle`, Java's serialization, Go's `encoding/json` and `encoding/gob`. It
+//! also sees the functions of the program that call them.
 //!
 //! ## Why it hurts
-//! What is packed is walked, written, read and built anew: both sides pay for each value each time, and what was built is garbage
-//! soon. A table that goes along with every message costs more than the work for which it is needed.
+//! Serialized values are traversed, written, read and built again. Both sides pay for each value each time,
+//! and the built objects soon become garbage. A table in every message costs more than the work for which it
+//! is needed.
 //!
 //! ## How it decides
-//! Descriptors say which functions do that (role `encode`, docs/descriptors.md), with all that they call; a sample counts for the
-//! program's own function nearest to it. From 8 % of the running time on it is told. The upper end of the gain is that all of it went;
-//! the lower end is 0, since some of it may be needed: how much, only the reader knows. So it is a hint that comes behind what is surely
-//! lost, but where it takes a third of the running time or more.
+//! Descriptors list the functions (role `encode`, docs/descriptors.md), including their callees. A sample
+//! counts for the nearest function of the program itself. The rule reports at least 8 % of the running time.
+//! The upper bound of the gain removes all of it. The lower bound is 0, because some of it may be necessary.
+//! Only the user knows how much. So the finding is a hint, and ranks after certain losses, unless it takes a
+//! third of the running time or more.
 //!
 //! ## What to do
-//! Send what changes, and once what does not; hand over memory in place of a copy (transferred or shared buffers,
-//! `SharedArrayBuffer`, `multiprocessing.shared_memory`, pages of a file); send many small values as one array of numbers.
+//! Send changes each time, and constant data once. Pass memory instead of a copy (transferred or shared
+//! buffers, `SharedArrayBuffer`, `multiprocessing.shared_memory`, pages of a file). Send many small values as
+//! one array of numbers.
 //!
 //! ## Blind spots
-//! What a program packs by functions of its own, or of a library that no descriptor knows, is its own work. Compiled code of a
-//! runtime that gives its code no names hides for whom it is done.
+//! Serialization by the program's own functions, or by a library without a descriptor, counts as the
+//! program's work. If a runtime's compiled code has no names, the callers are not known.
 //!
 //! ## References
-//! HTML Living Standard: structured clone. Python `pickle`, PEP 574 (buffers out of band). Kanev et al.: Profiling a warehouse-scale computer
-//! (2015), on what packing takes of all cycles.
+//! HTML Living Standard: structured clone. Python `pickle`, PEP 574 (buffers out of band). Kanev et al.:
+//! Profiling a warehouse-scale computer (2015), on the share of serialization in all cycles.
 
 use super::{Info, Verdict};
 use crate::derive::services::Service;
@@ -37,7 +41,7 @@ pub(super) const INFO: Info = Info {
     of_waits_alone: false,
 };
 
-/// From this part of the running time on a program does little else than hand on what it has.
+/// Minimum share of the running time for a program that does little else than serialize.
 const MUCH: f64 = 1.0 / 3.0;
 
 pub(super) fn judge(scene: &Scene) -> Verdict {

@@ -1,44 +1,52 @@
-//! # false-sharing: threads write to data of their own in one cache line
+//! # false-sharing: threads write to separate data in one cache line
 //!
 //! ## What it sees
-//! Samples of the CPU at accesses to memory, with the address: lines of 64 bytes that threads on different CPUs take from
-//! each other again and again, at least one of them writing, though each touches bytes that no other thread touches.
+//! CPU samples at memory accesses, with the address. It sees lines of 64 bytes that threads on different CPUs
+//! repeatedly take from each other. At least one of the threads writes, and each thread accesses bytes that
+//! no other thread accesses.
 //!
 //! ## Why it hurts
-//! A CPU that writes to a line takes the whole of it away from the others. The next access of another thread to any byte of
-//! the line waits until it comes back: some hundred cycles in place of four. Nothing is shared but the line, so
-//! the program looks parallel and is not; more threads make it slower.
+//! A CPU that writes to a line removes the whole line from the other CPUs' caches. The next access of another
+//! thread to any byte of the line waits for the line: some hundred cycles instead of four. Only the line is
+//! shared, so the program looks parallel and is not. More threads make it slower.
 //!
 //! ## How it decides
-//! The address is computed from the instruction before the sample and its registers, since a CPU that waits for memory is
-//! sampled at the instruction behind it. A line counts if, of its samples in the order of time, many are by another thread on
-//! another CPU than the one before. It is false sharing if four in five accesses are to bytes that only one thread touches,
-//! and no thread ever slept until a word there changed: a lock and what it guards are one thing that threads share. While the
-//! program runs, the most sampled lines are watched for a moment by the CPU's own watchpoints, a few accesses of each thread
-//! at each place: whose bytes they are is then what these saw, if they saw most of the memory. That several touch a place is
-//! not taken from them where samples, 40 or more, say that less than a twentieth of the time goes by at such places: a stop
-//! takes so long that what is looked at now and then stops as often. Where a load waits for the line, the store behind it is
-//! hardly ever sampled: lines that have a twentieth of the samples, and no write among these, are watched for writes first.
-//! The time is the sampled time at these accesses, with its error.
-//! What of it would go is told by moments at which a thread was in the same code while no other that touches the memory ran: if
-//! the accesses took a smaller share of these, the difference is what sharing costs; where little but the accesses is seen
-//! then, the rest passes behind them and is no measure. Without such moments the lower end of the gain is 0,
-//! and the finding is likely at most. Where most of a function's time goes by at the accesses, what stands behind them may wait
-//! with them: the upper end takes that, too, unless the accesses are as slow beside the rest when alone.
+//! The address is computed from the instruction before the sample and its registers, because a CPU that waits
+//! for memory is sampled at the next instruction. A line counts if many of its samples, in time order, are by
+//! another thread on another CPU than the previous sample. It is false sharing if four in five accesses are
+//! to bytes that only one thread accesses. No thread may ever have slept until a word there changed: a lock
+//! and its data are true sharing.
+//!
+//! While the program runs, the CPU's watchpoints watch the most sampled lines briefly, for a few accesses of
+//! each thread at each place. Their result decides which thread owns the bytes, if they saw most of the
+//! memory. They do not decide that a place is shared if 40 or more samples show less than a twentieth of the
+//! time at such places. A watchpoint's stop takes so long that rare accesses hit it as often as frequent
+//! ones. If a load waits for the line, the store after it is hardly ever sampled. So lines with a twentieth
+//! of the samples, and no write among them, are watched for writes first.
+//!
+//! The time is the sampled time at these accesses, with its error. The removable part is estimated from
+//! moments at which a thread ran the same code while no other thread that accesses the memory ran. If the
+//! accesses took a smaller share of these moments, the difference is the cost of sharing. If the samples
+//! there show little but the accesses, the rest overlaps with them and is no measure. Without such moments
+//! the lower bound of the gain is 0, and the finding is at most likely. If most of a function's time is at
+//! the accesses, the code after them may wait with them. Then the upper bound includes it, unless the
+//! accesses are as slow relative to the rest when alone.
 //!
 //! ## What to do
-//! Give each thread's data a line of its own: pad or align it to 64 bytes (128 where the CPU fetches lines in pairs), put what one
-//! thread writes into that thread's stack or thread-local memory, or let threads collect in local variables and write rarely.
+//! Give each thread's data its own line: pad or align it to 64 bytes (128 if the CPU fetches lines in pairs).
+//! Put data that one thread writes on that thread's stack or into thread-local memory. Or let threads
+//! accumulate in local variables and write rarely.
 //!
 //! ## Blind spots
-//! Code that a runtime generated, and code whose binary was gone when the recording ended, is not read. Where the address was
-//! loaded by the very instruction that waits (a chain of pointers) it is lost. Threads that run on one CPU in turn do not
-//! disturb each other and are not counted, nor are CPUs of one core told from others. Neighbouring lines that the CPU
-//! fetches together are not seen as one.
+//! Code that a runtime generated is not decoded, nor code whose binary no longer existed at the end of the
+//! recording. If the waiting instruction itself loaded the address (a chain of pointers), the address is
+//! lost. Threads that run on one CPU in turn do not disturb each other and are not counted. CPUs of one core
+//! are not distinguished from other CPUs. Neighbouring lines that the CPU fetches together are not seen as
+//! one.
 //!
 //! ## References
-//! Torrellas, Lam, Hennessy: False sharing and spatial locality in multiprocessor caches (1994). Intel: optimization
-//! manual, "Avoid false sharing". Liu, Berger: Sheriff (2011).
+//! Torrellas, Lam, Hennessy: False sharing and spatial locality in multiprocessor caches (1994). Intel:
+//! optimization manual, "Avoid false sharing". Liu, Berger: Sheriff (2011).
 
 use super::{Info, Verdict};
 use crate::derive::lines::{SharedData, Sharing};

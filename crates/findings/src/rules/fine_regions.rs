@@ -1,29 +1,32 @@
-//! # fine-regions: work is handed to other threads in pieces so small that one thread alone would be done sooner
+//! # fine-regions: parallel regions are so small that one thread alone would be faster
 //!
 //! ## What it sees
-//! A thread that hands work to others and waits until all of it is done, many thousand times a second, in a program whose threads
-//! together compute for less time than the run takes.
+//! A thread that distributes work and waits until all of it is done, many thousand times a second. The
+//! program's threads together compute for less time than the run takes.
 //!
 //! ## Why it hurts
-//! To wake a thread and to hear that it is done takes the kernel some 10 to 20 µs, and each end of such a region waits for the slowest
-//! of those who take part. Where an innermost loop is divided, that is more than the loop took.
+//! Waking a thread and receiving its completion takes the kernel some 10 to 20 µs, and each end of a region
+//! waits for the slowest thread. If an innermost loop is divided, this is more than the loop took.
 //!
 //! ## How it decides
-//! It counts the waits of a thread at joins and barriers that another thread of its process ended. There must be a thousand, one every
-//! 100 µs or more often, and the thread must hardly wait for anything else. It is told only where all that the program's threads computed,
-//! with what the kernel did for them other than handing over, takes less time than the run: one thread alone would have been done sooner. That is
-//! the lower end of the gain. The upper end is that the tasks alone are left, spread evenly over all CPUs.
+//! It counts the waits of a thread at joins and barriers that another thread of its process ended. There must
+//! be at least a thousand, one every 100 µs or more often, and the thread must hardly wait for other events.
+//! A finding needs a total computing time of all threads that is shorter than the run, including kernel time
+//! other than handovers. Then one thread alone would have been faster. That is the lower bound of the gain.
+//! The upper bound is that only the tasks are left, spread evenly over all CPUs.
 //!
 //! ## What to do
-//! Divide an outer loop in place of the inner one, so that one region does what many do now; below a size compute at once (`with_min_len`, the
-//! `if` clause of OpenMP); keep the threads in one region over many steps.
+//! Divide an outer loop instead of the inner one, so that one region does the work of many. Below a size
+//! compute without a region (`with_min_len`, the `if` clause of OpenMP). Keep the threads in one region over
+//! many steps.
 //!
 //! ## Blind spots
-//! Threads that wait by running only are not counted: their waits leave no switch (see spin-wait). What was computed is sampled.
+//! Threads that only wait by spinning are not counted, because their waits leave no switch (see spin-wait).
+//! The computing time is sampled.
 //!
 //! ## References
-//! Chandra et al.: Parallel programming in OpenMP (2001), chapter 6 on the overhead of parallel loops. Bull: Measuring synchronisation and
-//! scheduling overheads in OpenMP (1999).
+//! Chandra et al.: Parallel programming in OpenMP (2001), chapter 6 on the overhead of parallel loops. Bull:
+//! Measuring synchronisation and scheduling overheads in OpenMP (1999).
 
 use holdup_events::tables::Slice;
 
@@ -45,9 +48,9 @@ pub(super) const INFO: Info = Info {
 
 /// Longer regions (ns) than a few times what handing over takes have another cause.
 const REGION_MAX_NS: u64 = 100_000;
-/// So few may be a program's beginning.
+/// Minimum number of regions. Fewer may be a program's start.
 const REGIONS_MIN: u64 = 1_000;
-/// Of its life, who hands out waits for other things than what it handed out for this part at the most.
+/// Maximum share of its life that the distributing thread waits for other events than the regions' ends.
 const ELSEWHERE_MAX: f64 = 0.2;
 
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {

@@ -1,34 +1,39 @@
-//! # fine-tasks: tasks are so small that handing them out takes longer than they do
+//! # fine-tasks: tasks are so small that distributing them takes longer than running them
 //!
 //! ## What it sees
-//! Pools of threads: code in which threads wait for work, and which calls the program's tasks. Samples of the CPU in that
-//! code itself: making a task, queueing it, taking it, waking who may do it, awaiting what it returns; with the
-//! allocator, the locks and the calls of the kernel below it.
+//! Thread pools: code in which threads wait for work, and which calls the program's tasks. It sees CPU
+//! samples in that code itself: creating a task, queueing it, taking it, waking a worker, awaiting the
+//! result. The allocator, the locks and the syscalls below it are included.
 //!
 //! ## Why it hurts
-//! To hand out a task costs some 50 ns to some microseconds, more where the queue is another CPU's. A task of an addition is
-//! lost in that, and the more threads take part, the more they meet at the same queues.
+//! Distributing a task costs some 50 ns to some microseconds, and more if the queue belongs to another CPU.
+//! For a task of one addition this is nearly all of the time. With more threads, contention for the same
+//! queues increases.
 //!
 //! ## How it decides
-//! It fires if half of the process's running time or more goes into the pool's own code, and a tenth or more into calls of
-//! it in which nobody ever waits for work, so those of who has a task to give: a pool that looks for work in vain has no tasks too many; nor has one whose threads are mostly woken in vain: that is thundering-herd's. A task
-//! must be seen: a function that the pool calls, in 2 % of the running time with what it calls. The code of a
-//! pool is the source file or library of the place where its threads wait for work. The lower end of the gain is that
-//! tasks are ten times as coarse: a tenth of the time remains; the upper end that nothing does, nor of what
-//! the pool calls in other files, what tasks that hand out others do in libraries, and of the collections that its garbage causes.
+//! Half of the process's running time or more must be in the pool's own code. A tenth or more must be in
+//! calls in which no thread ever waits for work: those of threads that submit tasks. A pool that searches for
+//! work in vain does not have too many tasks. If its threads are mostly woken in vain, thundering-herd
+//! reports them. A task must be sampled: a function that the pool calls, in 2 % of the running time with its
+//! callees.
+//!
+//! The code of a pool is the source file or library of the function in which its threads wait for work. The
+//! lower bound of the gain is that tasks are ten times as coarse: a tenth of the time remains. The upper
+//! bound removes it all. It also removes the pool's callees in other files, the library time of tasks that
+//! distribute others, and the collections that its garbage causes.
 //!
 //! ## What to do
-//! Let a task do more: below a threshold compute at once, without further tasks; hand out ranges in place of single items
-//! (chunk size, grain size, `with_min_len`); make tasks only while threads are idle.
+//! Make tasks larger: below a threshold compute at once, without further tasks. Distribute ranges instead of
+//! single items (chunk size, grain size, `with_min_len`). Create tasks only while threads are idle.
 //!
 //! ## Blind spots
-//! A pool whose threads never waited for work is not known to be one. A pool that is written in the same file as its tasks is
-//! taken for one piece of code; without debug information, so is all that a prefix of names has in common. How many tasks there are is not
-//! counted.
+//! A pool whose threads never waited for work is not recognised. A pool in the same file as its tasks counts
+//! as one piece of code. Without debug information, so does all code with a common prefix of names. The
+//! number of tasks is not counted.
 //!
 //! ## References
-//! Acar, Charguéraud, Rainey: Oracle scheduling: controlling granularity in implicitly parallel languages (2011).
-//! Reinders: Intel Threading Building Blocks (2007), chapter 3 on grain size.
+//! Acar, Charguéraud, Rainey: Oracle scheduling: controlling granularity in implicitly parallel languages
+//! (2011). Reinders: Intel Threading Building Blocks (2007), chapter 3 on grain size.
 
 use super::{Info, Verdict};
 use crate::analysis::Derived;
@@ -44,14 +49,14 @@ pub(super) const INFO: Info = Info {
     of_waits_alone: false,
 };
 
-/// So much of the process's running time goes into handing out.
+/// Minimum share of the process's running time that is spent distributing tasks.
 const SHARE_MIN: f64 = 0.5;
-/// So much of it into giving, not looking for some.
+/// Minimum share of it that is spent submitting tasks, not searching for them.
 const GIVING_MIN: f64 = 0.1;
-/// And a function that the pool calls is in at least this part of it, with what it calls in turn. What a whole library
-/// hardly ever calls is not what it works for: the library does its own work.
+/// Minimum share of it in one function that the pool calls, including its callees. If the library hardly ever
+/// calls it, the library does its own work.
 const TASK_MIN: f64 = 0.02;
-/// So few samples may be chance.
+/// Minimum number of samples. Fewer may be chance.
 const SAMPLES_MIN: u64 = 40;
 
 pub(super) fn judge(scene: &Scene) -> Verdict {

@@ -1,28 +1,32 @@
-//! # fork-pause: threads stand still while one of them forks
+//! # fork-pause: threads wait while one of them forks
 //!
 //! ## What it sees
-//! Threads that wait for the lock of their process's address space, and are released by the thread that has just forked
-//! the process: how often, how long, and which one forks.
+//! Threads that wait for the lock of their process's address space, and are released by the thread that has
+//! just forked the process. It reports their number, their duration, and the forking thread.
 //!
 //! ## Why it hurts
-//! To fork, the kernel copies the page tables of the whole process and holds its `mmap_lock` meanwhile: some
-//! milliseconds a gigabyte of small pages. Threads that fault, map or unmap then wait. Behind it, each page that is written
-//! must be copied first, and a child that begins another program takes the copied tables down again, for which its parent waits.
+//! To fork, the kernel copies the page tables of the whole process while it holds `mmap_lock`. This takes
+//! some milliseconds per gigabyte of small pages. Threads that fault, map or unmap then wait. After the fork,
+//! each page that is written must be copied first. A child that executes another program frees the copied
+//! tables again, and its parent waits for that.
 //!
 //! ## How it decides
-//! A wait for `mmap_lock` counts if the thread that ended it became the parent of a new process between the wait's
-//! start and some milliseconds behind its end: the kernel lets go of the lock just before. It fires if idle CPUs could have run the waiters
-//! for at least 2 % of the run; of several processes that fork, the one is told whose threads waited longest. Waits for children count,
-//! too, if these spend most of their lives on taking their copy down.
-//! Forecast by replay: nobody waits for the lock, and nothing is copied nor taken down, as far as samples say.
+//! A wait for `mmap_lock` counts if the thread that ended it became the parent of a new process. That must
+//! happen between the wait's start and some milliseconds after its end, because the kernel releases the lock
+//! just before. A finding needs idle CPUs that could have run the waiters for at least 2 % of the run. With
+//! several forking processes, the one whose threads waited longest is reported. Waits for children count too,
+//! if the children spend most of their lives freeing their copies. The forecast by replay removes the waits
+//! for the lock, and the sampled time of copying and freeing.
 //!
 //! ## What to do
-//! Start programs by `posix_spawn` or `vfork`, which copy no tables, or from a small helper process forked early. For a
-//! snapshot of memory by fork: huge pages make the tables five hundred times smaller; `MADV_DONTFORK` for what the child does not need.
+//! Start programs by `posix_spawn` or `vfork`, which copy no tables, or from a small helper process forked
+//! early. For a snapshot of memory by fork, huge pages make the tables five hundred times smaller. Use
+//! `MADV_DONTFORK` for memory that the child does not need.
 //!
 //! ## Blind spots
-//! Threads that only compute on memory they have do not wait, and are not seen. The copies of pages behind the fork are
-//! page faults (page-fault-storm). Where `contention_begin` is missing (before Linux 5.19) waits for `mmap_lock` are not told apart.
+//! Threads that only compute on existing memory do not wait, and are not seen. Page copies after the fork are
+//! page faults (page-fault-storm). Without `contention_begin` (before Linux 5.19), waits for `mmap_lock` are
+//! not distinguished from other waits.
 //!
 //! ## References
 //! Zhao, Gong, Fonseca: On-demand-fork (EuroSys 2021). `posix_spawn(3)`, `madvise(2)`.
@@ -48,12 +52,13 @@ pub(super) const INFO: Info = Info {
     of_waits_alone: false,
 };
 
-/// Between letting go of the lock and the child's birth the kernel copies what is left.
+/// Maximum time from the release of the lock to the child's start. The kernel copies the remaining state in
+/// it.
 const BIRTH_AFTER_MAX: Duration = Duration(5_000_000);
 /// Children that spend more than this part of their running time on their copies are waited for because of these.
 const MOSTLY: f64 = 0.5;
 
-/// Who forked, and when, if that is what the slice waited for.
+/// The thread that forked, and the time, if the slice waited for that.
 fn fork_of(trace: &Trace, births: &Births, slice: &Slice) -> Option<(ThreadId, Timestamp)> {
     let waits = slice.state == ThreadState::Blocked && trace.wait(slice.wait).reason == WaitReason::MmapLock;
     if !waits {
@@ -152,7 +157,7 @@ fn said(scene: &Scene, pauses: &Pauses, charge: &Charge, copies: &Copies) -> Vec
 
 /// How long the others stood still at each fork.
 struct Pauses {
-    /// Who forked when it was longest.
+    /// The forking thread of the longest wait.
     forks: ThreadId,
     waiters: u64,
     median_ns: u64,
@@ -183,11 +188,11 @@ impl Pauses {
     }
 }
 
-/// What the copies of the address space took, beside the waits for its lock.
+/// The cost of the copies of the address space, without the waits for its lock.
 struct Copies {
-    /// Of the thread that forks (ns, by samples).
+    /// Time of the forking thread (ns, by samples).
     made_ns: f64,
-    /// Of its children (ns, by samples).
+    /// Time of its children (ns, by samples).
     dropped_ns: f64,
     /// How long these ran in all (ns).
     children_ns: f64,

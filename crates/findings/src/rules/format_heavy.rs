@@ -1,30 +1,31 @@
-//! # format-heavy: much of the time goes by making text, or reading it
+//! # format-heavy: much of the time is spent formatting or parsing text
 //!
 //! ## What it sees
-//! Samples of the CPU in functions that turn values into text or text into values (`printf`, `strtod`, Rust's `core::fmt`, Go's
-//! `fmt` and `strconv`), and for which functions of the program they do.
+//! CPU samples in functions that convert values to text or text to values (`printf`, `strtod`, Rust's
+//! `core::fmt`, Go's `fmt` and `strconv`), and the functions of the program that call them.
 //!
 //! ## Why it hurts
-//! A format string is an interpreted program: a number takes some hundred instructions. Messages that nobody reads cost
-//! as much as those that somebody does.
+//! A format string is an interpreted program, and a number takes some hundred instructions. Unread messages
+//! cost as much as others.
 //!
 //! ## How it decides
-//! Descriptors say which functions format (role `format`, docs/descriptors.md); a sample counts for the program's own function
-//! nearest to it. From 8 % of the running time on it is told. The upper end of the gain is that all of it went; the lower end is 0, since
-//! some of it may be what the program is for.
-//! It is a hint, and comes behind what is surely lost, but where it takes half of the running time or more: whether the work is
-//! needed, only the reader knows.
+//! Descriptors list the formatting functions (role `format`, docs/descriptors.md). A sample counts for the
+//! nearest function of the program itself. The rule reports at least 8 % of the running time. The upper bound
+//! of the gain removes all of it. The lower bound is 0, because some of it may be the program's purpose. The
+//! finding is a hint, and ranks after certain losses, unless it takes half of the running time or more. Only
+//! the user knows whether the work is necessary.
 //!
 //! ## What to do
-//! Ask whether the message is wanted before it is made; keep numbers as numbers until they are shown; make constant parts
-//! once; use a converter for the one type that is needed.
+//! Check whether the message is wanted before it is created. Keep numbers as numbers until they are
+//! displayed. Format constant parts once. Use a converter for the one required type.
 //!
 //! ## Blind spots
-//! Formatting that was compiled into the program's own functions, and formatters of other libraries, are not known: add a
-//! descriptor. Interpreted programs format inside their interpreter.
+//! Formatting code that was inlined into the program's functions, and formatters of other libraries, are not
+//! recognised: add a descriptor. Interpreted programs format inside their interpreter.
 //!
 //! ## References
-//! The reading of oprofile's callers of a proxy's `vfprintf`. Lemire: Number parsing at a gigabyte per second (2021).
+//! The reading of oprofile's callers of a proxy's `vfprintf`. Lemire: Number parsing at a gigabyte per second
+//! (2021).
 
 use super::{Info, Verdict};
 use crate::derive::services::Service;

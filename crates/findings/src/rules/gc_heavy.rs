@@ -1,31 +1,36 @@
-//! # gc-heavy: a collector that does not tell what was allocated takes much of the threads' time
+//! # gc-heavy: a collector that does not report allocations takes much of the threads' time
 //!
 //! ## What it sees
-//! Samples in the collector's functions, and waits for a collection to begin, go on or end, as the descriptors of
-//! runtimes know them (`holdup report runtimes`), or as probes tell them: Go, the JVM, GHC, V8, CPython, BEAM, and OCaml programs
-//! that holdup was attached to. Programs whose runtime tells what it allocates are judged by `gc-pressure`, which knows more.
+//! Samples in the collector's functions, and waits for a collection to begin, continue or end. The
+//! descriptors of runtimes identify them (`holdup report runtimes`), or probes do: Go, the JVM, GHC, V8,
+//! CPython, BEAM, and OCaml programs to which holdup was attached. `gc-pressure` has more facts, and judges
+//! programs whose runtime reports its allocations.
 //!
 //! ## Why it hurts
-//! A thread that collects, or stands still while others do, gets nothing done. With several threads a stop also costs the
-//! time until the last of them has stopped: a long loop or copy that cannot be interrupted holds up all others.
+//! A thread that collects, or is stopped while others collect, makes no progress. With several threads a
+//! pause also costs the time until the last of them has stopped. A long loop or copy that cannot be
+//! interrupted delays all others.
 //!
 //! ## How it decides
-//! Of each thread that does a fair part of the program's own work: the time in which it collected (sampled) or waited for
-//! a collection (exact). It fires if that is a tenth of what such a thread ran and waited for collections. The upper end of
-//! the gain is that they cost nothing of the thread that they cost most, nor its waits for a CPU to collect on; the lower end
-//! that half as many were made, for the thread that they cost least. What was waited for the last thread to stop is
-//! stop-the-world-latecomer's, unless the program asks for most of the stops itself. Threads that want more CPUs than there are because they collect are told here.
+//! It judges each thread with a fair share of the program's own work: the time in which it collected
+//! (sampled) or waited for a collection (exact). A finding needs a tenth of the time that such a thread ran
+//! and waited for collections. The upper bound of the gain removes this time from the thread with the highest
+//! cost, and its waits for a CPU to collect on. The lower bound is half as many collections, for the thread
+//! with the lowest cost.
+//!
+//! stop-the-world-latecomer reports the waits for the last thread to stop, unless the program requests most
+//! pauses itself. This rule reports threads that need more CPUs than there are because they collect.
 //!
 //! ## What to do
-//! Where the program asks for the collections or stops itself (`System.gc()`, also by direct buffers at their limit;
-//! `runtime.ReadMemStats`), do not.
-//! Allocate less where the collector is called from (`report stacks`); a larger heap or nursery; let threads stop sooner:
-//! shorter loops and copies without a safe point.
+//! If the program requests the collections or pauses itself (`System.gc()`, also by direct buffers at their
+//! limit; `runtime.ReadMemStats`), remove these calls. Allocate less where the collector is called from
+//! (`report stacks`). Use a larger heap or nursery. Let threads stop sooner: shorter loops and copies without
+//! a safepoint.
 //!
 //! ## Blind spots
-//! What was allocated between two collections is not known. Memory that is slower after a collection, and barriers
-//! that the compiler puts into the program's own code, are not seen. A concurrent collector's threads cost CPU time
-//! beside the program, which is not in the gain.
+//! The allocations between two collections are not known. Memory that is slower after a collection, and
+//! barriers that the compiler adds to the program's code, are not seen. A concurrent collector's threads use
+//! CPU time in parallel with the program, which is not in the gain.
 //!
 //! ## References
 //! Jones, Hosking, Moss: The Garbage Collection Handbook (2nd edition, 2023).
@@ -53,15 +58,15 @@ pub(super) const INFO: Info = Info {
     of_waits_alone: false,
 };
 
-/// A thread that does less than this part of the program's own work is not whom collections hold up.
+/// Minimum share of the program's own work, for a thread to be one that collections delay.
 const WORKS_MIN: f64 = 0.05;
 /// Less of a thread's time is what collections cost everywhere.
 const SHARE_MIN: f64 = 0.1;
 /// Fewer samples and waits may be the program's start.
 const SEEN_MIN: u64 = 20;
-/// Collections that the program asked for are told from this part of the time for all on.
+/// Minimum share of the collections' time that is due to requests by the program, to be reported.
 const ASKED_MIN: f64 = 0.1;
-/// Parts that are told one by one.
+/// Maximum number of parts that are reported individually.
 const PARTS_MAX: usize = 5;
 
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
@@ -75,7 +80,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         return Ok(Vec::new());
     }
     let asked = requested::derive(scene.trace, &scene.derived.roles, is_judged);
-    // Where the stops are what it asks for, the last to stop is late for these.
+    // If the program requests the pauses, the lateness of the last thread to stop is part of their cost.
     let with_late = asked.as_ref().is_some_and(Requested::is_most);
     let costs = workers(scene).filter(|one| is_judged(one.thread)).map(|one| cost(scene, one, with_late));
     let works: Vec<Cost> = costs.collect();
@@ -83,7 +88,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     let Some(worst) = heavy.max_by_key(|one| (one.ns(), std::cmp::Reverse(one.thread.thread))) else {
         return Ok(Vec::new());
     };
-    // Its own collector is the one that is told.
+    // The reported collector is that of the thread's own runtime.
     uses.sort_by_key(|(runtime, _)| !has_runtime(scene, worst.thread.thread, &runtime.name));
     let high = scene.of_wall(worst.ns() as f64 + worst.queued_ns()).clamp(0.0, 1.0);
     let halved = works.iter().map(|one| scene.of_wall(one.work_ns as f64 / 2.0));
@@ -117,12 +122,13 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     Ok(vec![Charged { finding, charge }])
 }
 
-/// What collections cost a thread.
+/// Cost of collections for one thread.
 struct Cost<'a> {
     thread: &'a ThreadLedger,
-    /// Its work for them (ns).
+    /// Its collecting time (ns).
     work_ns: u64,
-    /// Its waits for them; unless the program asks for most of them, without those for the last thread to stop (ns).
+    /// Its waits for collections (ns). Without the waits for the last thread to stop, unless the program
+    /// requests most collections.
     wait_ns: u64,
 }
 
@@ -131,12 +137,12 @@ impl Cost<'_> {
         self.work_ns + self.wait_ns
     }
 
-    /// The same as a share of what it ran and waited for collections.
+    /// The cost as a share of the thread's running time and waits for collections.
     fn share(&self) -> f64 {
         self.ns() as f64 / (self.thread.running_ns() + self.wait_ns).max(1) as f64
     }
 
-    /// Its waits for a CPU, as far as it wanted one to collect (ns).
+    /// Its waits for a CPU to collect on (ns).
     fn queued_ns(&self) -> f64 {
         let queued = self.thread.classes[Class::RunQueue as usize] as f64;
         queued * self.work_ns as f64 / self.thread.running_ns().max(1) as f64
@@ -151,7 +157,7 @@ fn cost<'a>(scene: &Scene, thread: &'a ThreadLedger, with_late: bool) -> Cost<'a
     Cost { thread, work_ns, wait_ns: wait_ns.saturating_sub(late) }
 }
 
-/// Threads that do a fair part of the program's own work; a compiler's stops hold up nobody.
+/// Threads with a fair share of the program's own work. Pauses of a compiler thread delay no work.
 fn workers<'a>(scene: &Scene<'a>) -> impl Iterator<Item = &'a ThreadLedger> {
     let (ledger, scene) = (&scene.derived.ledger, *scene);
     let enough = WORKS_MIN * ledger.of(Class::Useful) as f64;
@@ -161,7 +167,7 @@ fn workers<'a>(scene: &Scene<'a>) -> impl Iterator<Item = &'a ThreadLedger> {
     })
 }
 
-/// Most of what it runs is a runtime's compiler.
+/// Whether a runtime's compiler is most of the thread's running time.
 fn compiles(scene: &Scene, thread: ThreadId) -> bool {
     let roles = &scene.derived.roles;
     let is_compiling = |sample: &&SampleRow| roles.role_of_sample(sample) == Some(Role::JitCompile);
@@ -169,7 +175,7 @@ fn compiles(scene: &Scene, thread: ThreadId) -> bool {
     2 * samples.iter().filter(is_compiling).count() > samples.len()
 }
 
-/// What runtimes did for collections, the costliest first.
+/// Runtimes with their collecting time, the costliest first.
 fn collectors<'a>(scene: &Scene<'a>) -> Vec<(&'a RuntimeUse, &'a RoleUse)> {
     let runtimes = scene.derived.runtimes.iter();
     let mut uses: Vec<(&RuntimeUse, &RoleUse)> = runtimes

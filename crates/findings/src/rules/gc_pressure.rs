@@ -1,32 +1,37 @@
-//! # gc-pressure: threads collect more than they work
+//! # gc-pressure: threads spend much of their time on collections
 //!
 //! ## What it sees
-//! Collections as the runtime told them: how many, how much of each domain's time they took, and what for: the
-//! collector's work, waiting at its barriers, and retries of domains that want to collect while another one leads.
+//! Collections that the runtime reported: their number, their share of each domain's time, and its parts. The
+//! parts are the collector's work, waits at its barriers, and retries of domains that want to collect while
+//! another one leads.
 //!
 //! ## Why it hurts
-//! Every minor collection of OCaml 5 stops all domains. Its fixed cost, a meeting of all, is paid for each filling of a
-//! minor heap by any domain; where little survives, that is nearly all that a collection costs.
+//! Every minor collection of OCaml 5 stops all domains. Its fixed cost, a barrier of all domains, occurs each
+//! time any domain fills a minor heap. If little survives, that is nearly the whole cost of a collection.
 //!
 //! ## How it decides
-//! It fires if collections take a fair part of the time of domains that allocate. The upper end of the gain is that they
-//! cost nothing. The lower end is that half as many were made, by a minor heap of twice the size, and each cost the
-//! same: of the domain that collections cost least, and without the time in which it had no CPU. Where domains with nothing
-//! to do hold up the others, what these wait is stop-the-world-latecomer's, and only their work counts here; and where another
-//! program has the CPU of a domain that the others wait for, it is noisy-neighbour's.
-//! The size that would halve them follows from what was allocated between two collections. If that is more than 8 MiB already, a larger
-//! one is not known to help: the lower end is 0, and it is a hint.
+//! Collections must take a fair share of the time of domains that allocate. The upper bound of the gain
+//! removes their cost. The lower bound is half as many collections, with a minor heap of twice the size, at
+//! the same cost each. It is taken for the domain with the lowest cost, without the time in which it was
+//! runnable. If idle domains delay the others, stop-the-world-latecomer reports these waits, and only the
+//! work counts here. If another program uses the CPU of an awaited domain, noisy-neighbour reports it.
+//!
+//! The heap size for half as many collections follows from the allocations between two collections. If that
+//! is more than 8 MiB already, a larger heap is not known to help. Then the lower bound is 0, and the finding
+//! is a hint.
 //!
 //! ## What to do
-//! Who allocates is told by the functions in which threads had to collect for want of memory, as far as samples and stacks show it.
-//! A larger minor heap (`OCAMLRUNPARAM=s=…`, in words a domain; try powers of two). Allocate less: holdup shows where, in
-//! `report stacks` of the collector's callers. Fewer domains than CPUs; or processes, which do not wait for each other: they
-//! collect, too, but each for itself. What that would gain is forecast, and `holdup whatif --without gc-wait` says more;
-//! the lower end of `--without gc` is the run without any collection, which nobody can have.
+//! The finding names the functions in which threads had to collect because memory was exhausted, as far as
+//! samples and stacks show them. Use a larger minor heap (`OCAMLRUNPARAM=s=…`, in words per domain; try
+//! powers of two). Allocate less: `report stacks` of the collector's callers shows where. Use fewer domains
+//! than CPUs. Or use processes, which do not wait for each other: they collect too, but each for itself. The
+//! gain of that is forecast, and `holdup whatif --without gc-wait` shows more. The lower bound of `--without
+//! gc` is the run without any collection, which is not achievable.
 //!
 //! ## Blind spots
-//! Where much survives, a larger minor heap moves the cost to the old generation. A larger one may also leave the
-//! CPU's cache. Retries are sampled. Collections of runtimes that do not tell them are not counted here.
+//! If much survives, a larger minor heap moves the cost to the old generation. A larger one may also exceed
+//! the CPU's cache. Retries are sampled. Collections of runtimes that do not report them are not counted
+//! here.
 //!
 //! ## References
 //! Sivaramakrishnan et al.: Retrofitting parallelism onto OCaml (ICFP 2020). OCaml manual, module `Gc`.
@@ -48,12 +53,13 @@ pub(super) const INFO: Info = Info {
 /// Functions that are named, and stacks that this takes.
 const LISTED_MAX: usize = 3;
 const STACKS_MIN: u64 = 20;
-/// So few collections may be the program's start.
+/// Minimum number of collections. Fewer may be the program's start.
 const COLLECTIONS_MIN: u64 = 20;
 /// ... and this many are no chance.
 const COLLECTIONS_SURE: u64 = 100;
-/// Who fills more between two collections has a minor heap that no CPU's cache holds: twice the size means as much fresh memory for
-/// each collection that is saved. Four processes of 32 MiB each gained nothing by 64 or 128.
+/// Maximum allocation between two collections for which a larger minor heap is known to help. Beyond it, the
+/// minor heap exceeds every CPU's cache: twice the size means as much fresh memory for each saved collection.
+/// Four processes of 32 MiB each gained nothing by 64 or 128.
 const ROOMY_BYTES: u64 = 8 << 20;
 
 pub(super) fn judge(scene: &Scene) -> Verdict {
@@ -62,7 +68,7 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
     if gc.minor < COLLECTIONS_MIN || !collecting::is_pressed(gc) {
         return Ok(Vec::new());
     }
-    // What is waited because of domains that have nothing to do is stop-the-world-latecomer's.
+    // stop-the-world-latecomer reports the waits due to idle domains.
     let is_theirs = |lane: &LaneGc| collecting::idle_domains(scene, lane.process) > 0;
     let own_ns = |lane: &LaneGc| match is_theirs(lane) {
         true => lane.times.cost_ns() - collecting::waited_ns(lane),
@@ -134,7 +140,7 @@ fn summary((gc, garbage): (&Gc, &Garbage), domains: &[&LaneGc]) -> Vec<String> {
     said
 }
 
-/// For whom threads collected, if enough of them were seen.
+/// A sentence on the functions for which threads collected, if enough of them were seen.
 fn who_allocates(garbage: &Garbage) -> Option<String> {
     let named: Vec<String> = garbage.named(LISTED_MAX);
     (garbage.stacks >= STACKS_MIN && !named.is_empty()).then(|| {
@@ -146,7 +152,7 @@ fn who_allocates(garbage: &Garbage) -> Option<String> {
     })
 }
 
-/// What a domain allocated between two collections, each of its own process.
+/// Mean allocation of these domains per minor collection, in bytes.
 fn filled_bytes(domains: &[&LaneGc]) -> u64 {
     let sum = |of: fn(&LaneGc) -> u64| domains.iter().map(|lane| of(lane)).sum::<u64>();
     sum(|lane| lane.allocated_bytes) / sum(|lane| lane.minor).max(1)

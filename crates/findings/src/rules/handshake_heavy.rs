@@ -1,29 +1,33 @@
-//! # handshake-heavy: much of the time goes by making connections
+//! # handshake-heavy: much of the time is spent setting up connections
 //!
 //! ## What it sees
-//! Samples of the CPU in TLS handshakes and in what dials: Go's `crypto/tls` and `net/http`, OpenSSL (and what stands on it: Node, Python, PostgreSQL, nginx), Java's
-//! `sun.security.ssl`, GnuTLS; and for which functions of the program.
+//! CPU samples in TLS handshakes and in dialling code: Go's `crypto/tls` and `net/http`, OpenSSL (and its
+//! users Node, Python, PostgreSQL, nginx), Java's `sun.security.ssl`, GnuTLS. It also sees the functions of
+//! the program that call them.
 //!
 //! ## Why it hurts
-//! A handshake takes one or two round trips and a millisecond or so of both sides' CPU time for signatures and the exchange of keys;
-//! a request over a connection that is there takes none of that. Where each request makes a connection of its own, both sides do
-//! hardly anything else, and more threads do not help.
+//! A handshake takes one or two round trips, and about a millisecond of both sides' CPU time for signatures
+//! and the key exchange. A request over an existing connection needs none of that. If each request opens a
+//! new connection, both sides do hardly any other work, and more threads do not help.
 //!
 //! ## How it decides
-//! Descriptors say which functions do that (role `handshake`, docs/descriptors.md), with all that they call; a sample counts for the
-//! program's own function nearest to it. From 8 % of the running time on it is told. The upper end of the gain is that all of it went;
-//! the lower end is 0, since peers that come for the first time must be greeted: how many do, only the reader knows. With a quarter of the
-//! running time or more it is more than a hint, unless nearly all of that was in the first part of the run: connections that are made
-//! once, and kept, are what it advises.
+//! Descriptors list the functions (role `handshake`, docs/descriptors.md), including their callees. A sample
+//! counts for the nearest function of the program itself. The rule reports at least 8 % of the running time.
+//! The upper bound of the gain removes all of it. The lower bound is 0, because new peers need a handshake.
+//! Only the user knows how many there are. With a quarter of the running time or more, the finding is more
+//! than a hint, unless nearly all of that was in the first part of the run. Connections that are opened once,
+//! and kept, are the finding's own advice.
 //!
 //! ## What to do
-//! Keep connections open and use them again: as many in the client's pool as requests are under way (Go's `MaxIdleConnsPerHost` is 2),
-//! bodies of answers read to their end and closed, keep-alive at the server and at what is between, a pool in front of a database. Where
-//! peers do come anew: sessions that are resumed (tickets), certificates with elliptic curves in place of RSA.
+//! Keep connections open and reuse them. The client's pool needs as many as there are outstanding requests
+//! (Go's `MaxIdleConnsPerHost` is 2). Read response bodies to their end and close them. Enable keep-alive at
+//! the server and at proxies. Use a pool in front of a database. For new peers: resume sessions (tickets),
+//! and use certificates with elliptic curves instead of RSA.
 //!
 //! ## Blind spots
-//! A handshake's round trips, and what the kernel does for a connection outside of it, are not counted here. Libraries that are linked in without their names hide
-//! it. Handshakes of other protocols (SSH, databases' passwords) are the program's own work.
+//! A handshake's round trips, and the kernel's work for a connection outside the handshake, are not counted
+//! here. Libraries that are linked in without symbols hide it. Handshakes of other protocols (SSH, databases'
+//! passwords) count as the program's own work.
 //!
 //! ## References
 //! RFC 8446 (TLS 1.3), 2.2 on resumption. golang/go#16012.
@@ -41,9 +45,9 @@ pub(super) const INFO: Info = Info {
     of_waits_alone: false,
 };
 
-/// A program that spends so much of its running time so makes connections for what it does, not now and then.
+/// Minimum share of the running time for a program that opens connections as part of its normal work.
 const MUCH: f64 = 0.25;
-/// Of the run, so much is its beginning.
+/// Share of the run that counts as its beginning.
 const BEGINNING: f64 = 0.3;
 
 pub(super) fn judge(scene: &Scene) -> Verdict {

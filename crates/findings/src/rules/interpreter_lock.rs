@@ -1,28 +1,29 @@
 //! # interpreter-lock: threads of an interpreter take turns at its one lock
 //!
 //! ## What it sees
-//! In processes that run CPython, threads that wait for one and the same thing, and give up waiting after the
-//! interpreter's switch interval (5 ms) to ask for it: that is how CPython's threads wait for its global lock (GIL).
+//! In processes that run CPython, threads that wait for one object, and stop waiting after the interpreter's
+//! switch interval (5 ms) to request it. CPython's threads wait for its global lock (GIL) in this way.
 //!
 //! ## Why it hurts
-//! Only the thread that has the lock runs Python code. Threads that compute take turns, a few milliseconds each;
-//! a thread that comes back from I/O waits for up to a whole turn before it may go on.
+//! Only the thread that holds the lock runs Python code. Computing threads take turns of a few milliseconds
+//! each. A thread that returns from I/O waits for up to a whole turn before it can continue.
 //!
 //! ## How it decides
-//! The lock is recognised by its protocol, not by a symbol, so a stripped interpreter will do: several threads of a
-//! process with CPython's binary or library wait at the same few words of memory, and many of these waits end by a
-//! timer after the interval. The gain is counted as for a lock: the upper end is that waiters had run on the CPUs
-//! that the program did not use; the lower end is the wait of the active thread that waited least. In which functions those who had it
-//! ran meanwhile is sampled: Python's own, where the interpreter's version is known.
+//! The lock is recognised by its protocol, not by a symbol, so a stripped interpreter is sufficient. Several
+//! threads of a process with CPython's binary or library wait at the same few words of memory, and a timer
+//! ends many of these waits after the interval. The gain is computed as for a lock. The upper bound is that
+//! waiters had run on the CPUs that the program did not use. The lower bound is the wait of the active thread
+//! that waited least. The functions of the holders during these waits are sampled. They are Python functions
+//! if the interpreter's version is known.
 //!
 //! ## What to do
-//! Use processes (`multiprocessing`, `ProcessPoolExecutor`) for what computes, or move it to code that releases the
-//! lock (NumPy and other native code), or use a free-threaded build (3.13t and later). For latency beside a
-//! computing thread, a shorter `sys.setswitchinterval`.
+//! Use processes (`multiprocessing`, `ProcessPoolExecutor`) for computations. Or move these to code that
+//! releases the lock (NumPy and other native code), or use a free-threaded build (3.13t and later). For
+//! latency next to a computing thread, use a shorter `sys.setswitchinterval`.
 //!
 //! ## Blind spots
-//! Threads that never wait as long as the interval (mostly I/O) are not told. An interval that the program sets
-//! itself is not known here. Locks of other interpreters (Ruby's) are judged as plain locks.
+//! Threads that never wait as long as the interval (mostly I/O) are not reported. A custom interval of the
+//! program is not known here. Locks of other interpreters (Ruby's) are judged as plain locks.
 //!
 //! ## References
 //! Beazley: Understanding the Python GIL (PyCon 2010). PEP 703. CPython `Python/ceval_gil.c`.
@@ -55,10 +56,10 @@ const TIMEOUTS_MIN: u64 = 20;
 
 /// Functions that are named.
 const PLACES_MAX: usize = 3;
-/// One in which holders ran for so much of the waiting is what to begin with.
+/// Minimum share of the waiting in which holders ran in one function, for it to be the first to change.
 const MOST: f64 = 0.5;
 
-/// A condition variable's words lie within so many bytes of each other.
+/// Maximum distance of a condition variable's words, in bytes.
 const WORDS_WITHIN: u64 = 64;
 
 /// Waits at a few neighbouring words of one process.
@@ -121,7 +122,7 @@ fn is_here(words: &Words, slice: &Slice) -> bool {
     slice.state == ThreadState::Blocked && words.waits.binary_search(&slice.wait).is_ok()
 }
 
-/// Counts who waits there, and how often until the interval was over.
+/// Counts the threads that wait there, and their waits that lasted for the whole interval.
 fn tally(scene: &Scene, mut all: Vec<(ProcessId, Words)>) -> Vec<(ProcessId, Words)> {
     let trace = scene.trace;
     let mut of_wait: Vec<Option<usize>> = vec![None; trace.waits.len()];
@@ -143,7 +144,7 @@ fn tally(scene: &Scene, mut all: Vec<(ProcessId, Words)>) -> Vec<(ProcessId, Wor
     all
 }
 
-/// In which functions its holders ran meanwhile, and for which part of the waiting each.
+/// The functions in which holders ran during the waits, with their share of the waiting.
 fn held_in(scene: &Scene, words: &Words) -> Vec<(String, f64)> {
     let number = words.waits.iter().find_map(|wait| scene.derived.occupancy.locks.of_word(*wait));
     let Some(lock) = number.and_then(|number| scene.lock(number)) else { return Vec::new() };
@@ -160,7 +161,8 @@ fn told(places: &[(String, f64)]) -> Option<String> {
 /// From this part of the run on, what one of the threads runs is about as long as the run itself.
 const LONG_MIN: f64 = 0.75;
 
-/// That one thread computes for as good as all of the run, which no lock keeps it from; and what to do about that.
+/// Sentences on a thread that computes for nearly all of the run without delay by the lock, and on the
+/// remedy.
 fn computing(scene: &Scene, words: &Words) -> Option<(String, String)> {
     let theirs = scene.derived.ledger.threads.iter().filter(|one| words.by_thread.contains_key(&one.thread));
     let most = theirs.max_by_key(|one| (one.running_ns(), std::cmp::Reverse(one.thread)))?;

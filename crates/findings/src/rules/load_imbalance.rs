@@ -1,34 +1,38 @@
-//! # load-imbalance: threads that meet have unequal shares of work
+//! # load-imbalance: threads at a barrier have unequal shares of work
 //!
 //! ## What it sees
-//! Meetings of threads (a barrier, the end of a parallel loop, threads that are joined), how long each ran for each of
-//! them, and who came last.
+//! Barriers, ends of parallel loops and joins, the running time of each thread for each of them, and the last
+//! thread to arrive.
 //!
 //! ## Why it hurts
-//! All wait for the one with the most work. While they wait, sleeping or spinning, their CPUs do nothing for the program:
-//! a loop takes as long as its longest share.
+//! All threads wait for the one with the most work. While they wait, sleeping or spinning, their CPUs do
+//! nothing for the program. A loop takes as long as its longest share.
 //!
 //! ## How it decides
-//! For each meeting it compares how long the last to come had run with how long all ran on average. If the
-//! work were divided evenly, the meeting would have been earlier by that difference (less where there are more members than CPUs: these
-//! do it then), at the most by how much earlier the others came on average: summed up, the upper end of the gain. The lower end counts of each meeting no more than
-//! what the last was behind the last but one. Threads that were blocked more than they ran do other work, and
-//! have no share in this one. What the last lost because it did not run is barrier-straggler's. Where it did not run
-//! for half of its lateness, and that was another program's doing, it is a hint: a thread that shares its CPU with a stranger runs slower, too.
-//! So it is where the last had run no more than a tenth longer than all on average, or a fifth where they met a few times only: CPUs are
-//! that unequal where something runs beside them on their cores.
+//! For each barrier it compares the running time of the last thread with the mean of all threads. With evenly
+//! divided work, the barrier would be earlier by that difference. (With more threads than CPUs, it would be
+//! earlier by less, because the CPUs do the work.) The difference is limited to the mean lead of the other
+//! threads. The sum is the upper bound of the gain. The lower bound counts, per barrier, at most the last
+//! thread's delay after the second to last.
+//!
+//! Threads that were blocked longer than they ran do other work, and have no share here. barrier-straggler
+//! reports time in which the last thread did not run. If it did not run for half of its lateness because of
+//! another program, the finding is a hint: a thread that shares its CPU with another program also runs more
+//! slowly. It is also a hint if the last thread ran at most a tenth longer than the mean, or a fifth with
+//! only a few barriers. CPUs differ that much if other threads run on their cores.
 //!
 //! ## What to do
-//! Hand out smaller pieces to whoever is free (`schedule(dynamic)`, a work queue, work stealing), or cut the work by what
-//! it costs and not by how many items there are. If one piece alone is too long, split that.
+//! Distribute smaller pieces to free threads (`schedule(dynamic)`, a work queue, work stealing). Or divide
+//! the work by its cost and not by the number of items. If one piece alone is too long, split it.
 //!
 //! ## Blind spots
-//! Members that only spin are known as exactly as samples are: imbalance of less than a few milliseconds a meeting
-//! is not seen there. Two threads that take turns on a condition variable are taken for a queue. CPUs that are more
-//! unequal than that look like unequal work.
+//! The running time of spinning members is only as exact as samples. An imbalance of less than a few
+//! milliseconds per barrier is not seen there. Two threads that take turns on a condition variable are taken
+//! for a queue. CPUs that are more unequal than that look like unequal work.
 //!
 //! ## References
-//! DeRose, Homer, Johnson: Detecting application load imbalance on high end massively parallel systems (Euro-Par 2007).
+//! DeRose, Homer, Johnson: Detecting application load imbalance on high end massively parallel systems
+//! (Euro-Par 2007).
 
 use super::{ChargedVerdict, Info};
 use crate::derive::rendezvous::SiteUse;
@@ -43,13 +47,14 @@ pub(super) const INFO: Info = Info {
     of_waits_alone: true,
 };
 
-/// The part of the harm that members spent spinning, told by samples, beyond which a finding is likely at most.
+/// Share of the members' spinning (sampled) in the wait time beyond which a finding is at most likely.
 const SPUN_LIKELY: f64 = 0.5;
 
-/// By such a part CPUs may be unequal that pass for equal: what runs beside them on their cores, and interrupts. The last of two
-/// threads with the same work had run 3.6 to 6.4 % longer than the mean, on a virtual machine that did nothing else.
+/// Maximum difference of CPUs that count as equal, due to other threads on their cores, and interrupts. The
+/// last of two threads with the same work had run 3.6 to 6.4 % longer than the mean, on a virtual machine
+/// without other work.
 const CPUS_DIFFER: f64 = 0.1;
-/// The same where few meetings tell: one such run among some forty had 13.3 %.
+/// The same with few barriers: one such run among some forty had 13.3 %.
 const CPUS_DIFFER_ONCE: f64 = 0.2;
 
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {

@@ -1,44 +1,49 @@
 //! # lock-contention: threads wait for a lock while CPUs are idle
 //!
 //! ## What it sees
-//! Threads blocked in the kernel on one lock (a futex word that says "locked, with waiters", a file's lock,
-//! or the address space's own lock), how long each waited, who had the lock meanwhile, and what that thread did:
-//! ran, and where; had no CPU, and who had it; waited itself, and for what.
+//! Threads blocked in the kernel on one lock: a futex word with the value "locked, with waiters", a file's
+//! lock, or the address space's own lock. It reports the wait time of each thread, the holder, and the
+//! holder's state: running (and where), runnable (and the occupant of its CPU), or waiting (and the awaited
+//! object).
 //!
 //! ## Why it hurts
-//! A lock lets one thread at a time through. While threads queue for it, CPUs that they could use stand
-//! idle, and adding threads makes the queue longer, not the program faster.
+//! A lock serializes threads. While threads queue for it, CPUs that they could use are idle. More threads
+//! make the queue longer, not the program faster.
 //!
 //! ## How it decides
-//! At each moment it counts the threads that wait for the lock and the CPUs that do nothing for the program: idle ones
-//! whole, and of one that another program has half, which a thread that wants it gets. Where `m` of the
-//! waiters could have run beside the `r` threads that do, the work of that moment would have taken
-//! `r / (r + m)` of its time: summed up, the upper end of the gain. The lower end is the wait of that active thread
-//! which waited least: every thread's course would be shorter by at least that. It is 0 if an active thread
-//! never waits for the lock, since that one may be what the run's length depends on, and it counts idle CPUs only.
-//! Waiting while all CPUs are busy with the program gains nothing and counts as nothing, but for a thread that hardly runs: what it waits
-//! for otherwise (answers, a timer) could go on beside the others' work, and the run be shorter by its waiting at the most. Both ends suppose that what the lock guards can run side
-//! by side once the lock is split or gone. A forecast leaves to each thread what it did; where those who wait do the same job, whose pieces they
-//! may take as they come, its upper end is no less than this one.
+//! At each moment it counts the threads that wait for the lock and the CPUs that do nothing for the program.
+//! An idle CPU counts fully. A CPU used by another program counts half, because a thread that needs it gets
+//! half of it. If `m` of the waiters could have run in addition to the `r` running threads, the work of that
+//! moment would have taken `r / (r + m)` of its time. The sum is the upper bound of the gain. The lower bound
+//! is the wait of the active thread that waited least: every thread's course would be shorter by at least
+//! that. It is 0 if an active thread never waits for the lock, because the run's length may depend on that
+//! thread. It counts idle CPUs only.
 //!
-//! A contended lock costs CPU time too: sleeping and waking go through futex(2), which a lock that is free never
-//! enters. The sampled CPU time in futex(2) is divided among the futexes by their waits, and a lock's part is
-//! added to its cost and to the upper end of its gain.
+//! Waits while the program uses all CPUs gain nothing and count as 0. The exception is a thread that uses
+//! little CPU. Its other waits (responses, a timer) could overlap with the other threads' work, and the run
+//! could be shorter by at most its waits. Both bounds assume that the code under the lock can run in parallel
+//! once the lock is split or removed. A forecast leaves each thread its recorded work. If the waiters share
+//! one job in pieces, the forecast's upper bound is at least this one.
 //!
-//! Whoever lets a lock go to a waiter had it up to then, since the release before. What holders did meanwhile is
-//! followed to its end: a holder that waits for another lock is charged to that one's holder, and so on.
+//! A contended lock also costs CPU time: sleeping and waking use futex(2), which an uncontended lock never
+//! calls. The sampled CPU time in futex(2) is divided among the futexes by their waits. A lock's part is
+//! added to its cost and to the upper bound of its gain.
+//!
+//! A thread that releases a lock to a waiter is its holder from the previous release until then. The state of
+//! holders during that time is followed to its end: a holder that waits for another lock is charged to that
+//! lock's holder, and so on.
 //!
 //! ## What to do
-//! If holders run: hold the lock for less time (move work, I/O and allocation out of it), split it (one per shard, per
-//! bucket, per thread), or do without (per-thread sums merged at the end, atomic operations, read-copy-update). If they
-//! wait for a disk, a timer or another lock: do not wait while holding it. If they have no CPU: the lock is not the
-//! cause, too few CPUs are.
+//! If holders run: hold the lock for less time (move work, I/O and allocation out of it), or split it (one
+//! per shard, per bucket, per thread). Or remove it (per-thread sums merged at the end, atomic operations,
+//! read-copy-update). If holders wait for a disk, a timer or another lock: do not wait while holding it. If
+//! holders are runnable: the cause is too few CPUs, not the lock.
 //!
 //! ## Blind spots
-//! Locks that spin and never block are not seen, nor is a lock that blocks by other means than a futex's
-//! "locked" value (it shows as work-wait). Many locks that each cost little are judged one by one. Who held a lock
-//! between two releases to waiters is inferred: a thread that took and released it in between without waking anybody
-//! is not seen. Of a lock for readers and writers only the last to let go is known.
+//! Locks that spin and never block are not seen. Neither is a lock that blocks without a futex's "locked"
+//! value (it shows as work-wait). Many locks that each cost little are judged individually. The holder
+//! between two releases to waiters is inferred. A thread that took and released the lock in between without
+//! waking another thread is not seen. For a reader-writer lock only the last thread to release it is known.
 //!
 //! ## References
 //! Tallent, Mellor-Crummey, Porterfield: Analyzing lock contention in multithreaded applications (PPoPP
@@ -71,28 +76,28 @@ pub(super) const INFO: Info = Info {
 const BESIDE: &str =
     "Who waits longest hardly runs: without this it could do what else it waits for while the others work.";
 
-/// Locks that are named; more would hide the first.
+/// Maximum number of locks that are named. More would hide the first one.
 const LOCKS_MAX: usize = 5;
 
 /// A wait for another lock is this one's too if that lock's holder waited here for at least this share of it.
 const BEHIND_SHARE_MIN: f64 = 0.5;
 
-/// Of the waiting, so much in a circle of threads that wait for each other is no chance.
+/// Minimum share of the waiting in a cycle of threads that wait for each other. Less may be chance.
 const CIRCLE_MIN: f64 = 0.2;
 
-/// Who waits for less than this part of the waiting passes the lock.
+/// Maximum share of the waiting for a thread that hardly waits for the lock.
 const HARDLY: f64 = 0.1;
-/// Who has a lock for this part of the waiting.
+/// Minimum share of the waiting for a thread that holds the lock mostly.
 const MOSTLY: f64 = 0.5;
 
 /// A share of the waiting that is worth an advice of its own.
 const MANY: f64 = 0.25;
 
-/// So few waits may be chance.
+/// Minimum number of waits for a sure finding. Fewer may be chance.
 const WAITS_SURE: u64 = 10;
 
-/// Waiting for a lock, and the kernel's work for that, that take more than this part of the wall time are what puts its threads in
-/// order at its memory: most of them spin a while before they sleep.
+/// Minimum share of the wall time for waits for a lock and the kernel's work for them, for the lock to
+/// serialize accesses to its memory. Most such threads spin for a while before they sleep.
 const ORDERS_MIN: f64 = 0.01;
 
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
@@ -117,7 +122,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
             let mut finding = finding(scene, lock, (number as u32, running), stall);
             if beside > finding.gain.high {
                 finding.gain.high = beside;
-                // That the others would not take longer for it, nothing tells.
+                // There is no evidence that the other threads would not become slower.
                 finding.confidence = finding.confidence.min(Confidence::Medium);
                 finding.summary.push(BESIDE.to_owned());
             }
@@ -130,11 +135,11 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     Ok(findings)
 }
 
-/// Whether writers wait for readers, of whom there always is one.
+/// Adds a sentence if writers wait for readers, of which there is always at least one.
 fn say_who_is_kept_out(scene: &Scene, lock: &LockUse, charge: &Charge, finding: &mut Finding) {
     let waited =
         |id: ThreadId| charge.slices_of(scene.trace, id).map(|slice| slice.duration().0).sum::<u64>();
-    // Writers who had it would have waited for each other, too.
+    // Writers that held the lock would also have waited for each other.
     let by_others: u64 = lock
         .held_by
         .iter()
@@ -161,7 +166,7 @@ fn charge(scene: &Scene, number: u32) -> Charge {
     })
 }
 
-/// This lock's part of the CPU time in futex(2) (ns, sampled): by its part of the waits there.
+/// This lock's part of the CPU time in futex(2) (ns, sampled), by its share of the waits there.
 fn futex_cpu_ns(scene: &Scene, lock: &LockUse) -> f64 {
     let calls = scene.derived.syscalls.iter().find(|call| call.number == FUTEX);
     match (lock.reason, calls) {
@@ -172,8 +177,8 @@ fn futex_cpu_ns(scene: &Scene, lock: &LockUse) -> f64 {
     }
 }
 
-/// The memory that threads take from each other with this lock's word, if waiting for it, and the kernel's work for that, take
-/// long enough for it to be what puts them in order there.
+/// The memory with cache-line contention that includes this lock's word. `None` if waits for the lock, and
+/// the kernel's work for them, are too short for the lock to serialize accesses there.
 pub(super) fn shared_with<'a>(scene: &'a Scene, lock: &LockUse) -> Option<&'a SharedData> {
     let line = lock.object / LINE_BYTES * LINE_BYTES;
     let waiting_ns = lock.wait_ns as f64 + futex_cpu_ns(scene, lock);
@@ -235,7 +240,7 @@ fn finding(scene: &Scene, lock: &LockUse, (number, running): (u32, Running), sta
     }
 }
 
-/// What a descriptor says of a lock that is a library's.
+/// A descriptor's advice on a library's lock.
 pub(super) fn known_advice(scene: &Scene, lock: &LockUse) -> Option<String> {
     let (_, rule) = scene.derived.roles.descriptors.rule(lock.rule?)?;
     (!rule.advice.is_empty()).then(|| rule.advice.clone())
@@ -297,7 +302,7 @@ fn advice(scene: &Scene, lock: &LockUse) -> Vec<String> {
             "Hold fewer of them at a time: shorter transactions and sections".into(),
         ];
     }
-    // Who cannot change what is done under it is told what else there is.
+    // Users cannot change the work under a library's lock. The descriptor has other advice for them.
     if let Some(known) = known_advice(scene, lock) {
         return vec![known];
     }

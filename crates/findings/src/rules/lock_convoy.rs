@@ -1,36 +1,37 @@
-//! # lock-convoy: a lock is handed from sleeper to sleeper, and waking them takes as long as the work
+//! # lock-convoy: a lock is passed from sleeper to sleeper, and waking them takes as long as the work
 //!
 //! ## What it sees
-//! For each lock that threads wait for, how long it took from each release until the thread that was given the
-//! lock ran, while still others waited; and how long those who had the lock were in the kernel only to take it over
-//! and to wake the next.
+//! For each contended lock, the time from each release until the next holder ran, while still others waited.
+//! It also sees the time that holders spent in the kernel only to take the lock over and to wake the next
+//! thread.
 //!
 //! ## Why it hurts
-//! Once a queue has formed at a lock that is handed on in order, each owner must be woken first. The lock is
-//! taken all the time, but for most of it nobody works under it; and a thread that releases it and wants it back
-//! has to queue. The queue never ends, at a load that the lock would bear without one.
+//! Once a queue has formed at a lock that is passed on in order, each holder must be woken first. The lock is
+//! held all the time, but most of the time no thread works under it. A thread that releases the lock and
+//! needs it again has to queue. The queue never ends, at a load that the lock could serve without a queue.
 //!
 //! ## How it decides
-//! A handover counts where the thread that was woken is the next to release the lock to a waiter. It fires if handovers
-//! are frequent, most releases are handovers, and the lock is with threads that only arrive or hand on (asleep still, on
-//! the way to a CPU, in futex(2); the last by samples) for a fair part of the time in which anybody waits for it. The time in
-//! which the CPU that such a thread is to have runs another of the program is not counted: that one works, and the next
-//! owner would not have had the CPU without the lock, either.
-//! The gain is that of the same run replayed: at the least, whoever is given the lock runs at once and never enters the
-//! kernel for it; at the most, nobody waits for it.
+//! A handover counts if the woken thread is the next one to release the lock to a waiter. Handovers must be
+//! frequent, and most releases must be handovers. For a fair part of the contended time, the lock must belong
+//! to threads that only arrive or pass it on (asleep, runnable, or in futex(2); the last by samples). Time in
+//! which the CPU of such a thread runs another thread of the program is not counted. That thread works, and
+//! the next holder would not have had the CPU without the lock either.
+//!
+//! The gain is that of the same run replayed. Lower bound: the next holder runs at once and never enters the
+//! kernel for the lock. Upper bound: no thread waits for it.
 //!
 //! ## What to do
-//! Take the lock less often (batches), or hold it so shortly that a thread can spin for it. Locks that are not
-//! handed over but can be taken by whoever runs (most futex mutexes) do not form convoys as easily as those that
-//! are fair, or have priority inheritance.
+//! Take the lock less often (batches), or hold it so briefly that a thread can spin for it. Locks that any
+//! running thread can take (most futex mutexes) form convoys less easily than fair locks, or locks with
+//! priority inheritance.
 //!
 //! ## Blind spots
-//! A lock that is taken by a running thread between the release and the arrival of the woken one looks handed
-//! over if that thread finds no waiter to wake. Locks that spin form convoys too, without sleepers.
+//! If a running thread takes the lock between the release and the arrival of the woken thread, and then finds
+//! no waiter to wake, this looks like a handover. Spinning locks form convoys too, without sleepers.
 //!
 //! ## References
-//! Blasgen, Gray, Mitoma, Price: The convoy phenomenon (Operating Systems Review 1979). Dice: Malthusian locks
-//! (EuroSys 2017).
+//! Blasgen, Gray, Mitoma, Price: The convoy phenomenon (Operating Systems Review 1979). Dice: Malthusian
+//! locks (EuroSys 2017).
 
 use std::cmp::Reverse;
 
@@ -50,7 +51,7 @@ pub(super) const INFO: Info = Info {
     of_waits_alone: false,
 };
 
-/// Locks that are named; more would hide the first.
+/// Maximum number of locks that are named. More would hide the first one.
 const LOCKS_MAX: usize = 3;
 
 /// Fewer handovers are a start and an end.
@@ -59,11 +60,11 @@ const HANDOVERS_MIN: u64 = 100;
 /// Handovers that take less of the contended time than this are not what the lock is slow for.
 const HANDOVER_SHARE_MIN: f64 = 0.3;
 
-/// So many of the releases to a waiter must hand the lock to it: else it is free to be taken by others.
+/// Minimum share of handovers among the releases to a waiter. Otherwise any thread can take the lock.
 const HANDED_MIN: f64 = 0.5;
 
-/// How long the lock was with somebody who was on the way to it, or handed it on, while others waited and nothing else was
-/// done (ns).
+/// Time (ns) that the lock belonged to a thread on the way to it, or passing it on, while other threads
+/// waited and no other work was done.
 fn handing_ns(scene: &Scene, lock: &LockHolding) -> u64 {
     (lock.on_the_way(scene.timelines) + lock.in_call(FUTEX)).min(lock.contended_ns)
 }

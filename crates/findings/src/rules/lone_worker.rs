@@ -1,38 +1,43 @@
-//! # lone-worker: the run is as long as what one thread computes, and others wait for it
+//! # lone-worker: the run is as long as one thread's computation, and other threads wait for it
 //!
 //! ## What it sees
-//! A thread that runs on the critical path for more than half of the run, hardly beside anybody else, while other threads or
-//! processes wait for what it does: the one server of many clients, the slowest stage of a pipeline, a pool of which one thread has
-//! all the work.
+//! A thread that runs on the critical path for more than half of the run, hardly in parallel with other
+//! threads, while other threads or processes wait for its work. Examples: the only server of many clients,
+//! the slowest stage of a pipeline, a pool of which one thread has all the work.
 //!
 //! ## Why it hurts
-//! Nothing that happens beside that thread matters: no other thread, no further CPU, no faster client makes the run shorter. Only what
-//! this thread does, and whether others could do a part of it.
+//! No change outside that thread matters: no other thread, no further CPU, no faster client makes the run
+//! shorter. Only this thread's work counts, and whether other threads could do a part of it.
 //!
 //! ## How it decides
-//! The critical path is walked back from the end of the run, from each wait to who ended it. The thread must run on it for half of
-//! the run at the least, and account for half of the run in the bottle graph, in which threads that run side by side share
-//! the time. Others, which are on the path as well, must have waited for it (for work, for an answer, at a pipe) for at least half of
-//! the time that it ran: not idle helpers, nor who only joins it or is its parent (but a parent that has several children at work). It is told only where no rule that knows why promises half as much: serial
-//! sections, locks, collections and hand-overs are told by their own rules; whatever surely gains something comes before it. At the most what it does in the named function goes
-//! (where none has half of its work: half of it), and the CPUs that are idle meanwhile take their part of the rest; where too few samples
-//! tell what it does, all of it goes. At the least nothing: whether its work is needed, or can be divided,
-//! nothing here tells.
+//! The critical path is walked back from the end of the run, from each wait to the thread that ended it. The
+//! thread must run on the path for at least half of the run. It must also account for half of the run in the
+//! bottle graph, in which parallel threads share the time. Other threads on the path must have waited for it
+//! (for work, for a response, at a pipe) for at least half of its running time. Idle helpers do not count,
+//! nor does a thread that only joins it or is its parent (except a parent with several active children).
 //!
-//! A hint is given where nobody waits for it, but workers of its runtime (GHC, Go, tokio, ...) have nothing to do for as good as all of the
-//! run: what should have been theirs was none, or stays undone until this thread needs it (values that are computed where they are used).
+//! There is no finding if a rule with a specific cause has at least half of the gain: serial sections, locks,
+//! collections and handovers have their own rules. A certain gain ranks before this finding. Upper bound: its
+//! work in the named function goes (or half of its work, if no function has half of it), and idle CPUs take
+//! their part of the rest. With too few samples all of it goes. The lower bound is 0, because it is not known
+//! whether the work is necessary, or can be divided.
+//!
+//! A hint is given if no thread waits for it, but workers of its runtime (GHC, Go, tokio, ...) are idle for
+//! nearly all of the run. Either there was no work for them, or their work stays undone until this thread
+//! needs it (lazily computed values).
 //!
 //! ## What to do
-//! Make that thread do less: the function that is named is the length of the run. Or divide its work: more threads of that
-//! kind, more processes, smaller pieces of what it is handed, so that idle CPUs take some of them.
+//! Reduce that thread's work: the named function is the length of the run. Or divide its work into more
+//! threads of that kind, more processes, or smaller pieces, so that idle CPUs take some of them.
 //!
 //! ## Blind spots
-//! A thread that spins looks as if it worked. Work that goes from thread to thread of one process, one at a time, has no lone worker:
-//! serial-section tells it. Programs of one thread for which nobody waits are told by the busiest function above the findings.
+//! A spinning thread looks like a working one. Work that passes from thread to thread of one process, one at
+//! a time, has no lone worker: serial-section reports it. For single-threaded programs for which no thread
+//! waits, the busiest function above the findings is the result.
 //!
 //! ## References
-//! Amdahl: Validity of the single processor approach (1967). Du Bois et al.: Bottle graphs (OOPSLA 2013). Goldratt: The goal (1984), on
-//! the constraint of a line.
+//! Amdahl: Validity of the single processor approach (1967). Du Bois et al.: Bottle graphs (OOPSLA 2013).
+//! Goldratt: The goal (1984), on the constraint of a line.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -58,20 +63,21 @@ pub(super) const INFO: Info = Info {
     of_waits_alone: false,
 };
 
-/// It runs on the critical path for this part of the run, and accounts for as much of it in the bottle graph.
+/// Minimum share of the run on the critical path, and in the bottle graph.
 const PATH_MIN: f64 = 0.5;
 
-/// So many threads are active on average while it is, itself among them.
+/// Maximum mean number of active threads while it is active, including itself.
 const AT_ONCE_MAX: f64 = 1.5;
 
 /// Others wait for it for this part of the time that it runs there.
 const WAITED_FOR_MIN: f64 = 0.5;
 
-/// A parent that has so many children, of which so many live at a time on average, makes them work side by side.
+/// A parent with this many children, of which this many live in parallel on average, makes them work in
+/// parallel.
 const POOL_MIN: u64 = 4;
 const SIDE_BY_SIDE_MIN: f64 = 1.2;
 
-/// With so many CPUs idle on average, others could do a part of it.
+/// Minimum mean number of idle CPUs, for other threads to do a part of the work.
 const IDLE_MIN: f64 = 0.5;
 
 pub(super) fn judge(scene: &Scene) -> Verdict {
@@ -102,7 +108,7 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
     Ok(is_hint.then(|| finding(scene, (lone, path_ns, at_once), beside())).into_iter().collect())
 }
 
-/// What is said of the threads beside it.
+/// Sentences on the other threads.
 struct Beside {
     said: String,
     /// The same of each row of evidence.
@@ -110,7 +116,7 @@ struct Beside {
     sure: Confidence,
 }
 
-/// From this part of the run on a thread beside which nobody has anything to do is worth a word.
+/// Minimum share of the run for a thread next to which all other threads are idle, to be reported.
 const ALL_BUT_ALONE_MIN: f64 = 0.75;
 /// A worker has nothing to do if it waits for work for this part of its life, ...
 const IDLE_LIFE_MIN: f64 = 0.9;
@@ -144,7 +150,7 @@ fn on_the_path(scene: &Scene) -> Option<(ThreadId, u64)> {
     running.max_by_key(|(id, ns)| (*ns, std::cmp::Reverse(*id)))
 }
 
-/// Who waited for one thread, and went on with what it had done.
+/// Threads that waited for one thread, and continued with its results.
 struct Waited {
     /// How long, of all waiters together (ns).
     ns: u64,
@@ -158,8 +164,8 @@ impl Waited {
         format!("{waiters} waited for it, {} in all.", time(self.ns))
     }
 
-    /// A helper that is given things to do waits, too, but nothing waits for it in turn: it is not on the path. Who only joins the
-    /// thread, or has forked it, is there for nothing else.
+    /// A helper that receives work waits too, but no thread waits for it, so it is not on the path. A thread
+    /// that only joins the lone thread, or has forked it, has no other purpose.
     fn for_thread(scene: &Scene, lone: ThreadId) -> Waited {
         use HoldKind::*;
         let is_wait = |kind| matches!(kind, Work | Barrier | Socket | Poll | PipeFull | PipeEmpty);
@@ -180,7 +186,8 @@ impl Waited {
     }
 }
 
-/// Processes that have several children at work at a time: who waits for the last of them waits for one of many.
+/// Processes with several active children at a time. A thread that waits for the last child waits for one of
+/// many.
 fn pools(scene: &Scene) -> BTreeSet<ProcessId> {
     let parents = scene.derived.children.iter();
     parents
@@ -189,8 +196,7 @@ fn pools(scene: &Scene) -> BTreeSet<ProcessId> {
         .collect()
 }
 
-/// How long a thread waited until a timer made it look whether something had happened that in the end, mostly, the lone thread told
-/// it (ns).
+/// Time (ns) that a thread waited with timeouts for an event that, mostly, the lone thread finally signalled.
 fn looked_again_ns(trace: &Trace, waiter: ThreadId, lone: ThreadId) -> u64 {
     let mut of_wait: BTreeMap<WaitId, (u64, i64)> = BTreeMap::new();
     for slice in trace.slices.of(waiter).filter(|slice| slice.state == ThreadState::Blocked) {
@@ -247,8 +253,8 @@ fn finding(scene: &Scene, (lone, path_ns, at_once): (ThreadId, u64, f64), beside
     }
 }
 
-/// What may go of the thread's running time at the most (0 to 1): what it does in the function in which most of its work is done, and
-/// what idle CPUs would take of the rest.
+/// Upper bound on the removable share of the thread's running time (0 to 1): its work in the function with
+/// most of its work, and the part of the rest that idle CPUs would take.
 fn removable(scene: &Scene, lone: ThreadId, busiest: Option<&Busiest>) -> f64 {
     let samples = samples_of(scene.trace, lone);
     if (samples.len() as u64) < SAMPLES_MIN {

@@ -1,26 +1,27 @@
 //! # long-pause: the pause for which a flight recorder saved this recording
 //!
 //! ## What it sees
-//! `holdup watch` saved the recording because one thread waited for longer than a trigger allows. This is that wait: what
-//! the thread waited for, who had it, what that one did meanwhile, and so on to the cause.
+//! `holdup watch` saved the recording because one thread waited for longer than a trigger allows. This is
+//! that wait: the awaited object, its holder, the holder's state during the wait, and so on to the cause.
 //!
 //! ## Why it hurts
-//! Whoever waited for that thread waited as long: a request, a frame, a heartbeat. Such moments are a small part of any
-//! recording, so the other findings, which go by what the whole run would gain, may not mention them.
+//! Every request, frame or heartbeat that needed that thread waited as long. Such moments are a small part of
+//! any recording. The other findings rank by the gain of the whole run, so they may not mention them.
 //!
 //! ## How it decides
-//! It follows the thread's longest wait inside the pause to who had what it waited for, from there to that thread's
-//! longest wait, and so on. The cause is at the end of the chain. It comes first, whatever the whole recording would gain:
-//! at the least nothing (others may go on meanwhile), at the most the pause.
+//! It follows the thread's longest wait inside the pause to the holder of the awaited object, from there to
+//! that thread's longest wait, and so on. The cause is at the end of the chain. The finding comes first,
+//! whatever the gain of the whole recording. The lower bound is 0 (other threads may continue during the
+//! pause). The upper bound is the pause.
 //!
 //! ## What to do
-//! It depends on the end of the chain: a lock is let go of before its holder waits or computes; a thread that could run gets a CPU
-//! of its own, or a neighbour less; what waits for a clock waits for the event in place of it.
+//! The remedy depends on the end of the chain. Release a lock before the holder waits or computes. Give a
+//! runnable thread its own CPU, or remove a neighbour. Wait for the event instead of a clock.
 //!
 //! ## Blind spots
-//! Chains end where no thread is known to have had what was waited for. Pauses in which the thread ran, such as a function
-//! that computed for long, have no chain: see the thread's samples. Locks of runtimes that park their threads are waits
-//! for work here.
+//! Chains end where no holder is known. Pauses in which the thread ran, such as a long computation in a
+//! function, have no chain: see the thread's samples. Locks of runtimes that park their threads are waits for
+//! work here.
 //!
 //! ## References
 //! Zhou et al.: wPerf, Generic Off-CPU Analysis to Identify Bottleneck Waiting Events (OSDI 2018).
@@ -45,9 +46,9 @@ pub(super) const INFO: Info = Info {
     of_waits_alone: false,
 };
 
-/// Pauses that are told, the first ones.
+/// Maximum number of reported pauses. The first ones are reported.
 const PAUSES_MAX: usize = 3;
-/// Of a pause, so much at least must have been one wait: else it was its thread's running that took long.
+/// Minimum share of a pause that is one wait. Otherwise the thread's own running was long.
 const WAIT_SHARE_MIN: f64 = 0.5;
 
 pub(super) fn judge(scene: &Scene) -> Verdict {
@@ -105,7 +106,7 @@ fn who(scene: &Scene, chain: &[Told]) -> String {
     last.map_or_else(|| "a thread".to_owned(), |id| thread(scene.trace, id))
 }
 
-/// Who is at the end of the chain, and where.
+/// The thread at the end of the chain, and its place.
 fn subject(scene: &Scene, chain: &[Told]) -> String {
     let who = who(scene, chain);
     let last = chain.iter().rev().find(|told| told.link.thread.is_some());
@@ -121,7 +122,7 @@ fn evidence(told: &Told) -> Option<Evidence> {
     Some(Evidence { table: "slices", thread, start, duration: end.since(start), note: told.text.clone() })
 }
 
-/// What usually helps against what is at the end of the chain.
+/// The usual advice for the end of the chain.
 fn advice(scene: &Scene, chain: &[Told]) -> Vec<String> {
     let is_lock = |told: &Told| matches!(&told.link.what, What::Held(hold, _) if hold.kind == HoldKind::Lock);
     let held = chain.iter().rev().find(|told| is_lock(told));

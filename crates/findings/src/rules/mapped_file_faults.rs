@@ -1,36 +1,39 @@
 //! # mapped-file-faults: threads wait for the disk at pages of mapped files
 //!
 //! ## What it sees
-//! Page faults for which a disk had to be read, as the kernel counts them; how long threads waited in them; what ran in the kernel
-//! for them (sampled); of those that were drawn which function touched the page, and which address came after which.
+//! Page faults that read from a disk, as the kernel counts them, the threads' wait time in them, and their
+//! kernel time (sampled). For sampled faults it sees the function that touched the page, and the order of the
+//! addresses.
 //!
 //! ## Why it hurts
-//! Who touches a page of a mapped file that is not in memory stands still until the disk has it: nothing else can be asked for
-//! meanwhile, and no call in the program shows that it waits. The kernel reads ahead for who goes through a file in order, 128 KiB at a
-//! time by default, so that one fault in 32 waits. Without that, each page is a request of its own: a hundred times as many, and
-//! each with its way to the disk and back.
+//! A thread that touches a page of a mapped file that is not in memory waits until the disk has read it. The
+//! thread cannot send another request during that time, and no call in the program shows the wait. For
+//! sequential access the kernel reads ahead, by default 128 KiB at a time, so that one fault in 32 waits.
+//! Without readahead, each page is its own request: a hundred times as many, each with its round trip to the
+//! disk.
 //!
 //! ## How it decides
-//! It fires if there were a thousand such faults and more, and most of all faults were such, or if threads waited in faults for a tenth
-//! of the run and more (what is read ahead must come from the disk, too). The upper end of the gain is that nobody
-//! waited for them, and that what ran in the kernel for faults did not; the lower end is 0, since what is read must be read once, and
-//! how fast the disk can, nothing tells. Where most faults go on upwards from the one before, by two pages or less each, nothing is
-//! read ahead: then it is likely, else a hint. It is silent where memory is short and what is read had been there before
-//! (`memory-reclaim`).
+//! There must be a thousand such faults or more, and they must be most of all faults. Or threads must have
+//! waited in faults for a tenth of the run or more (data that is read ahead also comes from the disk). The
+//! upper bound of the gain removes the waits for faults and their kernel time. The lower bound is 0, because
+//! the data must be read once, and the disk's speed is not known. If most faults follow the previous one by
+//! two pages or less, readahead is not effective. Then the finding is likely, otherwise a hint. There is no
+//! finding if memory is short and the data had been in memory before (`memory-reclaim`).
 //!
 //! ## What to do
-//! Where pages are touched in order: no `MADV_RANDOM` on that mapping, and a `read_ahead_kb` of the device that is not 0;
-//! `MADV_SEQUENTIAL`, `MADV_WILLNEED` or `MADV_POPULATE_READ` for what comes next, or `read()` in large pieces. Where they are touched
-//! here and there: ask for many at once (`MADV_WILLNEED` for a list of them, io_uring, more threads), lay together what
-//! is used together, or bring it all into memory before (`MAP_POPULATE`, reading the file once from end to end).
+//! For sequential access: no `MADV_RANDOM` on that mapping, and a `read_ahead_kb` of the device that is not
+//! 0. Use `MADV_SEQUENTIAL`, `MADV_WILLNEED` or `MADV_POPULATE_READ` for the next data, or `read()` in large
+//! pieces. For random access: request many pages at once (`MADV_WILLNEED` for a list of them, io_uring, more
+//! threads). Or place data together that is used together, or load all of it before (`MAP_POPULATE`, reading
+//! the file once from end to end).
 //!
 //! ## Blind spots
-//! Faults are drawn and not all seen: the order is that of those. Swap counts as a file here. What the kernel reads ahead and nobody touches is not seen.
-//! Network file systems count as disks.
+//! Faults are sampled, so the order is that of the sampled faults. Swap counts as a file here. Unused
+//! readahead is not seen. Network file systems count as disks.
 //!
 //! ## References
-//! madvise(2). Linux `mm/filemap.c` (do_sync_mmap_readahead). Crotty, Leis, Pavlo: Are you sure you want to use MMAP in your
-//! database management system? (CIDR 2022).
+//! madvise(2). Linux `mm/filemap.c` (do_sync_mmap_readahead). Crotty, Leis, Pavlo: Are you sure you want to
+//! use MMAP in your database management system? (CIDR 2022).
 
 use holdup_events::WaitReason;
 use holdup_events::tables::{Slice, ThreadState};
@@ -55,11 +58,12 @@ pub(super) const INFO: Info = Info {
 const FAULTS_MIN: u64 = 1000;
 /// Fewer are hardly what a program waits for, ...
 const READS_MIN: u64 = 20;
-/// ... and it is worth a word where its threads wait for so much of the run in all.
+/// ... and minimum share of the run that its threads wait in faults in total, to be reported.
 const WAITS_MIN: f64 = 0.1;
-/// So much of them goes on upwards where a file is gone through in order.
+/// Minimum share of ascending faults, for a file that is read in order.
 const UPWARDS_MIN: f64 = 0.7;
-/// Where the kernel reads ahead, faults are 32 pages apart; with this many it does not.
+/// Maximum distance of sequential faults in pages without readahead. With readahead, faults are 32 pages
+/// apart.
 const PAGES_MAX: f64 = 2.0;
 /// Functions that are named.
 const SITES_MAX: usize = 2;

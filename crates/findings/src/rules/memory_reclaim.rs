@@ -1,35 +1,39 @@
-//! # memory-reclaim: memory is short, and what is dropped is read from the disk again
+//! # memory-reclaim: memory is short, and evicted pages are read from the disk again
 //!
 //! ## What it sees
-//! Threads that must take memory back before they get more, since their memory cgroup is at its limit or the machine's memory is
-//! full; how long they wait for pages of files (or of swap) that are not in memory; and how much of what the machine
-//! reads from disks it had in memory before.
+//! Threads that must reclaim memory before they can allocate more, because their memory cgroup is at its
+//! limit or the machine's memory is full. It also sees how long they wait for pages of files (or of swap)
+//! that are not in memory, and the share of disk reads that had been in memory before.
 //!
 //! ## Why it hurts
-//! A container's limit counts the pages of the files that it reads and maps, too. What a program uses again and again must fit below
-//! it beside its own memory; else the kernel drops what is needed next, and each use is a read from the disk: a hundred
-//! microseconds or more in place of a hundred nanoseconds. The program looks as if it waited for a slow disk.
+//! A container's limit also counts the pages of files that it reads and maps. The program's working set of
+//! these must fit below the limit together with its own memory. Otherwise the kernel evicts pages that are
+//! needed next, and each use is a read from the disk: a hundred microseconds or more instead of a hundred
+//! nanoseconds. The program seems to wait for a slow disk.
 //!
 //! ## How it decides
-//! It fires if threads took memory back themselves, again and again, and a good part of what was read meanwhile had been in
-//! memory before (the kernel counts both for the whole machine). The upper end of the gain is that nobody waited for pages, nor for the
-//! disk in the calls that read and in which memory was taken back, and that it need not be taken back; the lower end is that part of the waits that was
-//! for what had been there before. Where nearly all is read for the first time it is silent: more memory does not help who reads a large
-//! file once.
+//! Threads must repeatedly reclaim memory themselves (direct reclaim), and a large part of the concurrent
+//! disk reads must have been in memory before. (The kernel counts both for the whole machine.) The upper
+//! bound of the gain removes the waits for pages and the reclaim. It also removes the waits for the disk in
+//! read calls in which memory was reclaimed. The lower bound is the part of the waits for data that had been
+//! in memory before. If nearly all data is read for the first time, there is no finding: more memory does not
+//! help a program that reads a large file once.
 //!
 //! ## What to do
-//! Raise the limit (`memory.max`, `memory.high`, the container's memory limit) or lower what is used: smaller caches of the program's own,
-//! fewer workers, records that lie together. Read large files that are used once around the page cache (`O_DIRECT`,
-//! `posix_fadvise(POSIX_FADV_DONTNEED)`), so that they do not push out what is used again.
+//! Raise the limit (`memory.max`, `memory.high`, the container's memory limit). Or use less memory: smaller
+//! caches of the program itself, fewer workers, adjacent records. Read large files that are used once without
+//! the page cache (`O_DIRECT`, `posix_fadvise(POSIX_FADV_DONTNEED)`), so that they do not evict data that is
+//! used again.
 //!
 //! ## Blind spots
-//! The limit is the tightest of the cgroup and those above it, looked up about once a second; of which of them it is, is not told. What was read again is known for the whole machine only, and may
-//! be of other programs. The kernel's own thread (kswapd) takes memory back, too: who is ahead of it is not seen to. Writes that
-//! wait until others were written are told as waits for the disk.
+//! The limit is the lowest of the cgroup and its parents, read about once a second. Which of them it is, is
+//! not reported. Repeated reads are only known for the whole machine, and may belong to other programs. The
+//! kernel's thread (kswapd) reclaims memory too. Allocations that it serves in time are not seen. Writes that
+//! wait until other data is written are reported as waits for the disk.
 //!
 //! ## References
-//! Linux `Documentation/admin-guide/cgroup-v2.rst` (memory), `mm/workingset.c` on what a refault is. Weiner: Thrash detection-based file cache
-//! sizing (LWN, 2012).
+//! Linux `Documentation/admin-guide/cgroup-v2.rst` (memory), `mm/workingset.c` (definition of a refault).
+//! Weiner: Thrash detection-based file cache sizing (LWN, 2012).
 
 use std::collections::BTreeMap;
 
@@ -55,7 +59,7 @@ pub(super) const INFO: Info = Info {
 
 /// Fewer times are no shortage.
 const RECLAIMS_MIN: u64 = 50;
-/// Of what is read, this part had been in memory before: with less, more memory would not help.
+/// Minimum share of the reads that had been in memory before. With less, more memory would not help.
 const AGAIN_MIN: f64 = 0.2;
 /// With this part it is what the waits are for.
 const AGAIN_MUCH: f64 = 0.5;
@@ -82,7 +86,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         rule: INFO.name,
         subject: subject(scene),
         summary: summary(scene, waited_ns),
-        // Who takes memory back may wait for a page meanwhile: nothing counts twice.
+        // A thread may wait for a page during reclaim. No time counts twice.
         cost_ns: waited_ns.max(all.reclaim_ns()),
         gain,
         likely: None,
@@ -96,13 +100,13 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     Ok(vec![Charged { finding, charge }])
 }
 
-/// Memory is taken back again and again, and a good part of what is read had been there before.
+/// Whether memory is reclaimed repeatedly, and a large part of the reads had been in memory before.
 pub(super) fn is_short(paging: &Paging) -> bool {
     let all = &paging.all;
     all.limit_reclaims + all.direct_reclaims >= RECLAIMS_MIN && read_again(paging) >= AGAIN_MIN
 }
 
-/// Which part of what was read had been in memory before (0 to 1).
+/// The share of the reads that had been in memory before (0 to 1).
 fn read_again(paging: &Paging) -> f64 {
     match paging.disk_read_bytes {
         0 => 0.0,
@@ -110,7 +114,8 @@ fn read_again(paging: &Paging) -> f64 {
     }
 }
 
-/// A fault for which a disk is read, or a wait for the disk in a call that reads and in which memory had to be taken back.
+/// Whether the slice is a fault that reads from a disk, or a wait for the disk in a read call in which memory
+/// had to be reclaimed.
 fn is_for_memory(scene: &Scene, slice: &Slice) -> bool {
     let wait = scene.trace.wait(slice.wait);
     let in_call = || {
@@ -125,7 +130,7 @@ fn is_for_memory(scene: &Scene, slice: &Slice) -> bool {
     slice.state == ThreadState::Blocked && (wait.reason == WaitReason::Fault || in_call())
 }
 
-/// Whose threads do so most.
+/// The process with the most such time.
 fn subject(scene: &Scene) -> String {
     let mut by_process: BTreeMap<&str, u64> = BTreeMap::new();
     for (thread, counts) in &scene.derived.paging.threads {

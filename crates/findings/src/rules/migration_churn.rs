@@ -1,25 +1,28 @@
-//! # migration-churn: threads move from CPU to CPU all the time
+//! # migration-churn: threads move between CPUs all the time
 //!
 //! ## What it sees
-//! How often a thread goes on running on another CPU shortly after it ran on one: its caches were still warm there.
+//! How often a thread continues on another CPU shortly after it ran on one, where its caches were still warm.
 //!
 //! ## Why it hurts
-//! On the new CPU the thread finds none of its data in the nearest caches, and fills them again while it runs.
-//! On a machine with several sockets its memory may be far away from then on.
+//! On the new CPU the thread finds none of its data in the nearest caches, and refills them while it runs. On
+//! a machine with several sockets its memory may be remote from then on.
 //!
 //! ## How it decides
-//! It counts moves with a pause of less than a millisecond in between; after a longer one the caches are mostly
-//! others'. Moves between hardware threads of one core do not count: they share all caches. Moves to another memory node (NUMA) are
-//! named and come first in the evidence. No counter tells here what a move costs, so the gain is counted with the range that was measured
-//! elsewhere: 1 to 20 µs each, of running time. It is a hint.
+//! It counts moves with a pause of less than a millisecond in between. After a longer pause the caches mostly
+//! contain other threads' data. Moves between hardware threads of one core do not count, because these share
+//! all caches. Moves to another memory node (NUMA) are named and come first in the evidence. The cost of a
+//! move is not measured. The gain uses the range that was measured elsewhere: 1 to 20 µs of running time
+//! each. The finding is a hint.
 //!
 //! ## What to do
-//! Find out why threads are woken so often (sleeps, locks, handovers: see the other findings): a thread that is
-//! not woken does not move. Bind threads to CPUs or nodes only if that does not help, and measure it.
+//! Find out why threads are woken so often (sleeps, locks, handovers: see the other findings). A thread that
+//! is not woken does not move. Bind threads to CPUs or nodes only if that does not help, and measure the
+//! effect.
 //!
 //! ## Blind spots
-//! Moves between two cores that share a cache cost little, and a move to another node may cost far more than stated: the memory stays
-//! where it is. Where recordings of other tools do not say where CPUs are, every move counts. What a thread loses after a long pause is not counted.
+//! Moves between two cores that share a cache cost little. A move to another node may cost far more than
+//! stated, because the memory stays on the old node. If recordings of other tools do not contain the CPU
+//! topology, every move counts. Losses after a long pause are not counted.
 //!
 //! ## References
 //! Li, Ding, Shen: Quantifying the cost of context switch (ExpCS 2007). Linux `sched(7)`, `taskset(1)`.
@@ -50,7 +53,7 @@ const COST_NS: (f64, f64) = (1_000.0, 20_000.0);
 struct Moves {
     thread: ThreadId,
     count: u64,
-    /// Of these, moves to another memory node.
+    /// Number of these moves that went to another memory node.
     other_node: u64,
     /// The first ones, those to another node before the others.
     first: Vec<Evidence>,

@@ -1,4 +1,4 @@
-//! The rules. One file a cause; its module documentation is the user's manual page.
+//! The rules: one file per cause. Its module documentation is the user's manual page.
 //!
 //! A new rule is one new file and one word in the list below.
 
@@ -18,7 +18,7 @@ use crate::removal;
 use crate::scene::{GAIN_MIN, Scene};
 use crate::too_short::is_too_short;
 
-/// What everybody needs to know about a rule.
+/// Public description of a rule.
 #[derive(Clone, Copy, Debug)]
 pub struct RuleInfo {
     /// Kebab-case id, for ever.
@@ -29,12 +29,12 @@ pub struct RuleInfo {
     pub manual: &'static str,
 }
 
-/// What a rule's file says about it.
+/// Description of a rule in its file.
 #[derive(Clone, Copy, Debug)]
 struct Info {
     name: &'static str,
     summary: &'static str,
-    /// Its causes are waits alone: without them the program does the same work.
+    /// Whether the causes are only waits: without them the program does the same work.
     of_waits_alone: bool,
 }
 
@@ -125,32 +125,32 @@ rules! {
     data_race,
 }
 
-/// What all rules say.
+/// The results of all rules.
 #[derive(Debug, Default)]
 pub struct Judgement {
     /// Ranked, the largest expected gain first.
     pub findings: Vec<Finding>,
     /// The slices that each of them charges.
     pub charges: Vec<Charge>,
-    /// What became evidence of one of them.
+    /// Findings that became evidence of others.
     pub symptoms: Vec<Symptom>,
     /// Rules that could not be judged, with the reason.
     pub skipped: Vec<(&'static str, String)>,
 }
 
-/// Rules about what is wrong, not slow.
+/// Rules about errors, not about lost time.
 const WRONG: [&str; 1] = ["data-race"];
 
 /// The rule about what a recording was saved for: it comes first, whatever the whole of it would gain.
 const ASKED_FOR: &str = long_pause::INFO.name;
 
-/// The rule that says which thread the run is as long as, not why.
+/// The rule that names the thread that determines the run's length, without a cause.
 const FALLBACK: &str = lone_worker::INFO.name;
 
-/// It is told where no rule that knows why promises this part of what it does.
+/// Share of that rule's gain at which a rule with a cause suppresses it.
 const KNOWN_MIN: f64 = 0.5;
 
-/// Of the threads of one interpreter one works at a time, whatever it works at.
+/// Only one thread of an interpreter works at a time, whatever the work.
 const ALONE_BY_LOCK: &str = interpreter_lock::INFO.name;
 
 /// Leaves it out where others know why.
@@ -162,7 +162,7 @@ fn without_fallback(found: &mut Vec<Charged>) {
         .retain(|one| one.finding.rule != FALLBACK || !by_lock && known < KNOWN_MIN * expected(&one.finding));
 }
 
-/// It gains something, tells of what is wrong, or is what was asked for.
+/// Whether the finding has a gain, reports an error, or was requested.
 fn is_worth_it(finding: &Finding) -> bool {
     finding.gain.high >= GAIN_MIN || WRONG.contains(&finding.rule) || finding.rule == ASKED_FOR
 }
@@ -186,7 +186,7 @@ pub fn judge(facts: Facts, derived: &Derived) -> Judgement {
     for one in found.iter_mut().filter(|one| removal::may_be_chance(&one.finding)) {
         one.finding.confidence = Confidence::Low;
     }
-    // What is wrong, and what a flight recorder saved the recording for, does not rest on shares of the run.
+    // Errors, and the trigger of a flight recorder, do not depend on shares of the run.
     let rests_on_length = |finding: &Finding| !WRONG.contains(&finding.rule) && finding.rule != ASKED_FOR;
     if is_too_short(facts.trace) {
         for one in found.iter_mut().filter(|one| rests_on_length(&one.finding)) {
@@ -223,7 +223,7 @@ const NEEDED: [&str; 7] = [
     FALLBACK,
 ];
 
-/// What gains this at the least comes before what may be needed.
+/// Minimum lower bound of the gain of findings that rank before possibly necessary work.
 const SURE_GAIN: f64 = 0.05;
 
 /// Work of which nothing may go.
@@ -231,12 +231,12 @@ fn may_be_needed(finding: &Finding) -> bool {
     NEEDED.contains(&finding.rule) && finding.gain.low < removal::SURELY
 }
 
-/// What a finding of spin-wait about that loop calls its subject.
+/// The subject of a finding of spin-wait about that loop.
 pub(crate) fn spin_subject(spin: &SpinUse) -> String {
     spin_wait::subject(spin)
 }
 
-/// A process that may be for one item; see [`subprocess_per_item::lives_shortly`].
+/// Whether the process may be for one item, by [`subprocess_per_item::lives_shortly`].
 pub(crate) fn child_lives_shortly(first: &Thread) -> bool {
     subprocess_per_item::lives_shortly(first) == Some(true)
 }
@@ -251,7 +251,7 @@ pub(crate) fn fine_pool(derived: &Derived) -> Option<&Handing> {
     fine_tasks::costliest(derived)
 }
 
-/// What goes with tiny calls of this name: syscalls, each with the part of its calls.
+/// Syscalls that go together with tiny calls of this name, each with the share of its calls.
 pub(crate) fn tiny_family(derived: &Derived, name: &str) -> Vec<(i32, f64)> {
     tiny_io::family(&derived.calls, name)
 }

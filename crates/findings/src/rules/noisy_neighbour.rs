@@ -1,32 +1,34 @@
-//! # noisy-neighbour: other programs take the CPUs
+//! # noisy-neighbour: other programs use the CPUs
 //!
 //! ## What it sees
-//! Threads that could run but wait for a CPU on which a thread of another program, or of the kernel, runs;
-//! and whose thread that is. Also those that wait behind a thread of their own program, while another program
-//! has a CPU on which they might have run.
+//! Runnable threads that wait for a CPU used by a thread of another program, or of the kernel, and the name
+//! of that thread. It also sees threads that wait behind a thread of their own program while another program
+//! uses a CPU on which they might have run.
 //!
 //! ## Why it hurts
-//! The program gets less of the machine than it seems. One thread held up this way holds up all that wait
-//! for it.
+//! The program gets less of the machine than it seems. One thread that is delayed in this way delays all
+//! threads that wait for it.
 //!
 //! ## How it decides
-//! At each moment, of the threads that wait for a CPU and find none idle, as many count as there are
-//! foreign threads running. The upper end of the gain supposes that they had run at once and the work were
-//! spread evenly; the lower end is the wait of the active thread that waited least. Delays behind the
-//! program's own threads are oversubscription's, unless the CPUs would do for all that want to run but for the other program
-//! (and the thread that waits may run on another one: one that is bound waits for its own). Programs whose names
-//! cannot be read (outside of this PID namespace) count as one. A program that wakes the program's threads again and
-//! again by its own calls exchanges messages with it: a database or a client on the same machine. It is reported apart
-//! from other programs, and only as a hint. CPU time of the recorder is in the cost of recording.
+//! At each moment, it counts the threads that wait for a CPU and find none idle, up to the number of running
+//! threads of other programs. The upper bound of the gain assumes that they had run at once and that the work
+//! was spread evenly. The lower bound is the wait of the active thread that waited least.
+//!
+//! Delays behind the program's own threads belong to oversubscription. The exception is if the CPUs would be
+//! sufficient for all runnable threads without the other program, and the waiting thread may run on another
+//! CPU. A thread that is bound to a CPU waits for its own. Programs whose names cannot be read (outside this
+//! PID namespace) count as one. A program that repeatedly wakes the program's threads by its own calls
+//! exchanges messages with it: a database or a client on the same machine. It is reported separately, and
+//! only as a hint. CPU time of the recorder is part of the cost of recording.
 //!
 //! ## What to do
-//! Move the neighbour (another machine, other CPUs by `taskset` or cpusets), run it at a lower weight, or
-//! start fewer threads than there are CPUs. For a kernel thread, find what gives it work.
+//! Move the neighbour (to another machine, or to other CPUs by `taskset` or cpusets), run it at a lower
+//! weight, or start fewer threads than there are CPUs. For a kernel thread, find the source of its work.
 //!
 //! ## Blind spots
-//! Time that a hypervisor takes for other guests is not a neighbour on this machine: see the line `stolen`.
-//! A neighbour that uses caches and memory, not CPU time, is not seen. Interrupts are charged to the thread
-//! they interrupt.
+//! Time that a hypervisor gives to other guests is no neighbour on this machine: see the line `stolen`. A
+//! neighbour that uses caches and memory bandwidth, but no CPU time, is not seen. Interrupts are charged to
+//! the thread that they interrupt.
 //!
 //! ## References
 //! Linux `sched(7)`, `cpuset(7)`, `taskset(1)`.
@@ -53,8 +55,9 @@ pub(super) const INFO: Info = Info {
     of_waits_alone: true,
 };
 
-/// Stretches looked at to share out the blame, by all groups of threads together: 20 million take about a tenth of a
-/// second. Many threads may wait for one CPU at a time, and each looks at all that the CPU ran during its wait.
+/// Maximum number of time intervals used to attribute the waits, over all groups of threads: 20 million take
+/// about a tenth of a second. Many threads may wait for one CPU at a time, and each wait covers all threads
+/// that ran on the CPU during it.
 const STRETCHES_MAX: usize = 20_000_000;
 
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
@@ -67,7 +70,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     let blame = blame(scene, &waits);
     let all: u64 = blame.iter().map(|(_, ns)| ns).sum();
     let partners = Partners::new(scene.trace);
-    // What recording costs is said at the top of the report: nobody else has that in production.
+    // The report's header states the cost of recording. It does not exist in production.
     let of_others = |is_partner: bool| {
         let others = blame.iter().filter(|(process, _)| !is_recorder(scene.trace, *process));
         let blame = others.filter(|(process, _)| partners.contains(*process) == is_partner);
@@ -92,7 +95,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
 struct Neighbours {
     /// Running time of each process while threads waited (ns), the longest first.
     blame: Vec<(ProcessId, u64)>,
-    /// Their share of the running time of all other processes.
+    /// Share of the running time of all other processes.
     part: f64,
 }
 
@@ -106,7 +109,8 @@ impl Neighbours {
         let (worst, _) = *self.blame.first()?;
         let part = self.part;
         let others_ns = (part * waits.how_long.all_ns() as f64).round() as u64;
-        // Who had the CPU of a thread that may run on no other is known; the room on all CPUs together does not tell.
+        // The occupant of a bound thread's CPU is known. The free capacity of all CPUs together does not
+        // apply.
         let most = scene.of_wall(others_ns as f64);
         let gain = scene.gain(&scene.derived.occupancy.others, |_, waited| waited);
         Some(Finding {

@@ -1,33 +1,40 @@
-//! # one-at-a-time: a service is asked once, and nothing else goes on until it has answered
+//! # one-at-a-time: one request is sent to a service, and no other work is done until it responds
 //!
 //! ## What it sees
-//! Threads that wait for the answer of another program, which itself only waits (for a clock, for the outside) before it answers;
-//! how many such questions were under way at once; and for how long none of the program's threads had anything to do but that.
+//! Threads that wait for the response of another program, which itself only waits (for a clock, for the
+//! outside) before it responds. It reports the number of concurrent requests, and the time in which no thread
+//! of the program had other work.
 //!
 //! ## Why it hurts
-//! A service that takes 30 ms to answer answers a hundred questions in 30 ms if it is asked all of them, and in three seconds if it
-//! is asked one after the other. No CPU is busy meanwhile, and none makes it faster.
+//! A service that responds after 30 ms handles a hundred concurrent requests in 30 ms. It takes three seconds
+//! if they are sent one after another. No CPU is busy during that time, and no CPU makes it faster.
 //!
 //! ## How it decides
-//! Waits count that are in a call which receives from one peer, or polls a few descriptors; of who waits for whatever comes next
-//! (epoll) it counts the messages to and from the peer, as wakeups show them. A peer in the recording must be asleep by a clock
-//! in the middle of the wait. Of the two, the one that connected to the other asks (a unix socket's address tells, else ports: who
-//! connects has one that the kernel chose), and the one that accepts connections is asked; where neither is seen, the one asks that
-//! woke the other first. The gain's upper end is the time in which such a wait was all that went on; the lower end is none:
-//! whether a question needs the answer to the one before, nothing here tells. Where there were fewer than two at once, on
-//! average, or as many as there are threads that ask (however many), and it is known who asks whom, it is likely; else, and of peers elsewhere, it is
-//! a hint. Questions that go out in groups are batch-straggler's.
+//! Waits count if they are in a call that receives from one peer, or polls a few descriptors. For a thread
+//! that waits for arbitrary events (epoll), the rule counts the messages to and from the peer, as wakeups
+//! show them. A recorded peer must be asleep by a clock in the middle of the wait.
+//!
+//! The end that connected is the client, and the end that accepts connections is the server. A unix socket's
+//! address shows which one connected. For other sockets the ports do, because the kernel chose the client's
+//! port. If neither is seen, the client is the one that woke the other first. The upper bound of the gain is
+//! the time in which such a wait was the only activity. The lower bound is 0, because a request may need the
+//! previous response.
+//!
+//! The finding is likely if client and server are known and concurrency is low: fewer than two requests on
+//! average, or as many as there are requesting threads. Otherwise, and for peers on other machines, it is a
+//! hint. batch-straggler reports requests in groups.
 //!
 //! ## What to do
-//! Ask for several things at once: more worker threads or processes (a server's workers, a pool's core size, a queue's window of
-//! messages that are not acknowledged), requests that do not wait for each other (futures, gather, pipelining), or one question
-//! for many things. See whether a limit stands in the way: a pool, a semaphore, a setting of one.
+//! Send several requests at once: more worker threads or processes (a server's workers, a pool's core size, a
+//! queue's prefetch window), requests that do not wait for each other (futures, gather, pipelining), or one
+//! request for many items. Check whether a limit prevents this: a pool, a semaphore, a setting of one.
 //!
 //! ## Blind spots
-//! Of tasks that share a thread which polls (goroutines, promises), questions of more than one message each look like more than
-//! there are, and peers elsewhere are not seen. A peer that works on a CPU is no such peer: lone-worker and wakeup-ping-pong tell
-//! those. Of programs that were attached to, who spoke first may be who answered. Event loops that accept connections and ask a
-//! service elsewhere are not seen; who waits for messages from elsewhere that come by themselves looks as if it asked for them.
+//! For tasks that share a polling thread (goroutines, promises), requests of several messages look like more
+//! requests than there are, and peers on other machines are not seen. A peer that works on a CPU is not
+//! counted: lone-worker and wakeup-ping-pong report those. In attached programs, the first sender may be the
+//! server. Event loops that accept connections and send requests to another machine are not seen. A thread
+//! that receives unsolicited messages from another machine looks as if it requested them.
 //!
 //! ## References
 //! Little: A proof for the queuing formula L = λW (1961). Patterson: Latency lags bandwidth (2004).
@@ -52,19 +59,19 @@ pub(super) const INFO: Info = Info {
 /// Fewer questions may be a program's beginning.
 const WAITS_MIN: u64 = 10;
 
-/// Of the run such waits must be all that goes on for this part.
+/// Minimum share of the run in which such waits are the only activity.
 const SHARE_MIN: f64 = 0.1;
 
 /// Fewer at once than this are one at a time.
 const AT_ONCE_SURE: f64 = 2.0;
 
-/// Of the threads that ask, so many at once are all.
+/// Minimum share of the requesting threads with a concurrent request, to count as all of them.
 const POOL_MIN: f64 = 0.8;
 
-/// With so many at once, and threads that ask for nothing, the number of threads is not the limit.
+/// Minimum concurrency, with threads without a request, at which the number of threads is not the limit.
 const AT_ONCE_MAX: f64 = 8.0;
 
-/// Of the waiting so much is for one address, if that one is told as whom it asks.
+/// Minimum share of the waiting for one address, for this address to be reported as the peer.
 const ADDRESS_MIN: f64 = 0.9;
 
 /// Services that are named.
@@ -75,7 +82,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     Ok(told(scene).map(|(asking, share)| finding(scene, asking, share)).collect())
 }
 
-/// Those that are told of, with the part of the run in which such waits were all that went on.
+/// The reported requests, with the share of the run in which such waits were the only activity.
 fn told<'a>(scene: &Scene<'a>) -> impl Iterator<Item = (&'a Asking, f64)> {
     let in_groups = |one: &&Asking| one.peer.is_some_and(|peer| batch_straggler::tells_of(scene, peer));
     let asking = scene.derived.asking.iter().filter(move |one| !in_groups(one));
@@ -84,12 +91,12 @@ fn told<'a>(scene: &Scene<'a>) -> impl Iterator<Item = (&'a Asking, f64)> {
     limited.map(move |one| (one, alone(scene, one))).filter(|(_, share)| *share >= SHARE_MIN).take(NAMED_MAX)
 }
 
-/// The waits that are told of.
+/// The reported waits.
 pub(super) fn waits<'a>(scene: &Scene<'a>) -> impl Iterator<Item = &'a Charge> {
     told(scene).map(|(asking, _)| &asking.waited)
 }
 
-/// Whether it is told that others wait for that process's answers.
+/// Whether the rule reports waits for that process's responses.
 pub(super) fn tells_of(scene: &Scene, peer: ProcessId) -> bool {
     told(scene).any(|(asking, _)| asking.peer == Some(peer))
 }
@@ -101,7 +108,7 @@ fn is_pool(asking: &Asking) -> bool {
     (POOL_MIN * threads..=threads).contains(&asking.at_once())
 }
 
-/// Who polls waits longer than for the answer.
+/// A polling thread waits longer than for the response.
 fn alone(scene: &Scene, asking: &Asking) -> f64 {
     let quiet_ns = scene.stall_quiet(&asking.waited).saved_ns;
     scene.of_wall(quiet_ns.min(asking.any_ns as f64)).clamp(0.0, 1.0)

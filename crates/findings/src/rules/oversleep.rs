@@ -1,37 +1,44 @@
-//! # oversleep: the program sleeps by the clock while nothing else goes on
+//! # oversleep: the program sleeps by the clock while no other work is done
 //!
 //! ## What it sees
-//! Threads in a sleep that they asked for (`nanosleep`, a timer, a wait that only its time-out ended), again and
-//! again, or a few times for long, while no thread of the program runs or wants to.
+//! Threads in a requested sleep (`nanosleep`, a timer, a wait that only its timeout ended), often, or a few
+//! times for long, while no thread of the program is running or runnable.
 //!
 //! ## Why it hurts
-//! A pause of fixed length is either too long or too short: a back-off, a retry after a while, a rate held by
-//! sleeping between items. Each one costs its length, and more: the kernel ends it up to 50 µs late, and the
-//! thread must be woken and find its caches again.
+//! A pause of fixed length is either too long or too short: a back-off, a retry after a while, a rate limit
+//! by sleeps between items. Each one costs its length, and more: the kernel ends it up to 50 µs late, and the
+//! thread must be woken and refill its caches.
 //!
 //! ## How it decides
-//! It adds up the sleeps of threads that sleep often, as far as nobody of the program wanted to run meanwhile.
-//! That is the upper end of the gain. A sleep may be meant, but not that it lasts longer than asked for: the lower end
-//! is the part by which they ended late, as far as the recording tells what was asked for. Threads that only look and
-//! sleep again are poll-loop's; housekeepers, for whom nobody waits, are nobody's, nor
-//! is a runtime's own thread that looks after the others' calls (Go's sysmon). It is a hint only if the program does little
-//! at all, or waits for the outside world most of the time. A few long sleeps may well be meant: they are told, as a hint, where they
-//! take half of the run, but where an event loop waits for whatever comes and nothing does. Where most of it are waits for other threads until a time-out, after which the waiter goes on and wakes others, and
-//! others end such waits at other times, it says so, and it is likely: what it waited for was there, and nobody told it. Where a runtime carries tasks
-//! (tokio, Go) it is these that sleep: the stacks on which one sets its clock, or looks whether it has run down, tell which.
+//! It adds up the sleeps of threads that sleep often, as far as no thread of the program was runnable. That
+//! is the upper bound of the gain. A sleep may be intended, but its lateness is not. So the lower bound is
+//! the lateness, as far as the requested time was recorded. poll-loop reports threads that only check and
+//! sleep again. Housekeeping threads, for which no thread waits, are left out. So is a runtime's own thread
+//! that monitors the calls of other threads (Go's sysmon).
 //!
-//! Where a program speaks to a peer, waits until a time is up, and speaks on without an answer, again and again for half of the sleeping, it
-//! keeps something back that the peer waits for: that is said, and it is likely. Where a library sleeps that is known to look again after a
-//! pause (SQLite, for another connection's lock), what it waits for is said.
+//! The finding is a hint only if the program does little work at all, or waits for the outside most of the
+//! time. A few long sleeps may be intended. They are reported, as a hint, if they take half of the run,
+//! except for an event loop's wait for events of which none occurs. There is one stronger pattern. Most of
+//! the sleeps are waits for other threads until a timeout, after which the waiter continues and wakes other
+//! threads, while these threads end such waits at other times. Then the awaited condition held and no thread
+//! signalled it, and the finding is likely. If a runtime carries tasks (tokio, Go), the tasks sleep. The
+//! stacks on which a task sets its timer, or checks it, show which ones.
+//!
+//! A program may send to a peer, wait until a timeout, and send again without a response. If this takes half
+//! of the sleeping time, the program delays data for which the peer waits. The finding states that, and is
+//! likely. If a library is known to poll with sleeps (SQLite, for another connection's lock), the awaited
+//! event is named.
 //!
 //! ## What to do
-//! Wait for what the sleep is waiting for; put work in between; let the first retries come at once and only later
-//! ones after a pause. Where a runtime's clock ticks (tokio: each millisecond), let each sleep stand for more. Sleeps shorter than the slack last for the slack: set it (`PR_SET_TIMERSLACK`), or do not sleep.
+//! Wait for the event instead of sleeping. Do other work during the wait. Retry at once first, and pause only
+//! before later retries. If a runtime's clock has ticks (tokio: one millisecond), let each sleep cover more
+//! work. Sleeps shorter than the timer slack last for the slack: set it (`PR_SET_TIMERSLACK`), or do not
+//! sleep.
 //!
 //! ## Blind spots
-//! A rate limit that is wanted looks the same. What was asked for is not known of moments of the calendar
-//! (`CLOCK_REALTIME`) and of timers that were set before the wait. What failed before a retry's pause is known
-//! only where all calls are counted (`--syscalls`).
+//! An intended rate limit looks the same. The requested time is not known for wall-clock deadlines
+//! (`CLOCK_REALTIME`) and for timers that were set before the wait. The failure before a retry's pause is
+//! known only if all calls are counted (`--syscalls`).
 //!
 //! ## References
 //! Linux `nanosleep(2)`, `prctl(2)` (`PR_SET_TIMERSLACK`).
@@ -63,19 +70,20 @@ pub(super) const INFO: Info = Info {
 
 /// A few sleeps are meant, ...
 const SLEEPS_MIN: u64 = 10;
-/// ... it seems, but where they take so much of the run.
+/// ... and minimum share of the run for a few long sleeps to be reported.
 const LONG_MIN: f64 = 0.5;
-/// Shorter ones in all (ns) nobody waits for.
+/// Minimum total length (ns) of a few long sleeps.
 const LONG_MIN_NS: u64 = 500_000_000;
-/// Waits for others that nobody ended are told where they are this part of the time in which all sleep.
+/// Minimum share of the time in which all threads sleep that is waits without a signal from other threads, to
+/// be reported.
 const UNTOLD_MIN: f64 = 0.5;
-/// What is kept back from peers is told where they wait for it for this part of the time in which all sleep.
+/// Minimum share of the time in which all threads sleep that peers wait for delayed data, to be reported.
 const KEPT_MIN: f64 = 0.5;
 /// What to do about that.
 const KEPT_BACK: &str = "See what it keeps back until a time is up, though its peer waits for it: a body behind HTTP's Expect: 100-continue that nobody answers (send it at once, or answer), a buffer or a batch that only a timer flushes";
 /// Fewer stacks of tasks' sleeps may be those of others.
 const TASK_STACKS_MIN: u64 = 5;
-/// Who sleeps for so many ticks of a runtime's clock may have asked for less.
+/// Maximum length of a sleep, in ticks of a runtime's clock, for which less may have been requested.
 const TICKS_MAX: u64 = 2;
 /// From such a share of the sleeping on, its end being late is worth advice of its own.
 const LATE_SHARE_MIN: f64 = 0.25;
@@ -161,25 +169,27 @@ pub(super) fn of_tasks(tasks: &TaskSleeps) -> Option<String> {
     ))
 }
 
-/// Who sleeps, and what that costs the program.
+/// The sleeping threads, and their cost for the program.
 struct Slept {
     /// By thread.
     sleeping: Vec<Clocked>,
     charge: Charge,
     stall: Stall,
-    /// Again and again; else a few times for long.
+    /// Whether the sleeps are frequent. Otherwise they are few and long.
     is_often: bool,
 }
 
 impl Slept {
-    /// Most are waits for several things at once of which none came until time was up: an event loop's, while nobody asks it anything.
+    /// Whether most sleeps are waits for several objects that ended by timeout: those of an event loop
+    /// without requests.
     fn are_open(&self) -> bool {
         let sum = |part: fn(&Clocked) -> u64| self.sleeping.iter().map(part).sum::<u64>();
         2 * sum(|one| one.open) >= sum(|one| one.sleeps)
     }
 }
 
-/// Those who sleep often, if that is worth a word; else all, if most of the run is sleep.
+/// The threads that sleep often, if their cost is large enough. Otherwise all threads, if most of the run is
+/// sleep.
 fn slept(scene: &Scene) -> Option<Slept> {
     let of = |least: u64| {
         let counts = |one: &Clocked| one.sleeps >= least && !one.keeps_house && !one.idles;
@@ -196,7 +206,8 @@ fn slept(scene: &Scene) -> Option<Slept> {
     let takes = |slept: &Slept, share: f64| scene.of_wall(slept.stall.saved_ns) >= share;
     let slept_ns: u64 = scene.derived.clocked.iter().map(|one| one.sleep_ns).sum();
     let few = || (slept_ns >= LONG_MIN_NS).then(|| of(1));
-    // Of a program that waits for requests nobody waits for a few long sleeps: they are its housekeeping while none comes.
+    // In a program that waits for requests, no thread waits for a few long sleeps. They are its housekeeping
+    // while no request arrives.
     let is_asked = |few: &Slept| {
         let sleeps = |id: ThreadId| few.sleeping.binary_search_by_key(&id, |one| one.thread).is_ok();
         poll_loop::listens(scene, sleeps)
@@ -208,7 +219,7 @@ fn slept(scene: &Scene) -> Option<Slept> {
     })
 }
 
-/// That who sleeps waits for others, who do not tell it.
+/// A sentence on sleeping threads that wait for others, which do not signal them.
 fn said(untold: Untold) -> String {
     format!(
         "{} of these were waits for another thread until time was up ({} in all), after which the waiter went on and woke others: what it waited for was there, and nobody had told it.",
@@ -217,7 +228,7 @@ fn said(untold: Untold) -> String {
     )
 }
 
-/// That who sleeps keeps something back from a peer that waits for it.
+/// A sentence on sleeping threads that delay data for which a peer waits.
 fn said_of_kept(scene: &Scene, kept: KeptBack) -> String {
     let [by, from] = [kept.by, kept.from].map(|process| scene.trace.process_name(process));
     format!(
@@ -228,7 +239,7 @@ fn said_of_kept(scene: &Scene, kept: KeptBack) -> String {
     )
 }
 
-/// How waiters are told.
+/// Advice on how to signal waiters.
 fn tell(untold: Untold) -> Vec<String> {
     let shared = "Several threads wait at one place: signal for each thing that comes, not only when there was none before; where they wait for different things, wake all of them (notify_all, broadcast), or give each kind a condition variable of its own";
     let lost = "Tell the waiter when what it waits for is there: change that under the lock, then signal; a signal before the wait is lost";

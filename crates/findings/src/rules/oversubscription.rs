@@ -1,33 +1,37 @@
-//! # oversubscription: more threads want to run than there are CPUs
+//! # oversubscription: more threads are runnable than there are CPUs
 //!
 //! ## What it sees
-//! Threads that could run but wait for a CPU which another thread of the same program has.
+//! Runnable threads that wait for a CPU used by another thread of the same program.
 //!
 //! ## Why it hurts
-//! By itself, sharing CPUs costs little. It costs much when threads depend on each other: a thread that
-//! holds a lock, or is the last to reach a barrier, waits for a CPU, and everybody else waits for it, or
-//! spins on the CPU that it needs.
+//! By itself, sharing CPUs costs little. It costs much if threads depend on each other. A thread that holds a
+//! lock, or is the last to reach a barrier, waits for a CPU. All other threads wait for it, or spin on the
+//! CPU that it needs.
 //!
 //! ## How it decides
-//! It fires where threads spent a fair share of their time waiting for a CPU behind their own kind, while more of them
-//! wanted to run than there are CPUs: two that share a CPU because a stranger has the other are not too many. The
-//! lower end of the gain is the direct cost of the switches that preemption forced. The upper end is what
-//! the run would be shorter if each of these threads had had a CPU at once: as many CPUs as threads, or,
-//! with fewer threads, if what kept the CPUs was spinning for those that waited; at the most what these idled and
-//! spun, for fewer threads have the same work. It is a hint only where they are hardly seen to spin or to yield (the CPUs then did
-//! work that fewer threads would have to do as well), where the active threads hardly wait for each other, and where no more want
-//! to run at a time, on average, than there are CPUs (it is how they meet).
+//! Threads must spend a fair share of their time waiting for a CPU behind the program's own threads, while
+//! more of them are runnable than there are CPUs. Two threads that share a CPU because another program uses
+//! the other CPU are not too many.
+//!
+//! The lower bound of the gain is the direct cost of the switches that preemption forced. The upper bound is
+//! the time that the run would be shorter if each of these threads had had a CPU at once: with as many CPUs
+//! as threads, or with fewer threads, if the CPUs were used by spinning waiters. It is at most the CPUs' idle
+//! and spinning time, because fewer threads have the same work.
+//!
+//! The finding is only a hint in three cases: the threads are hardly seen to spin or to yield (fewer threads
+//! would have to do the CPUs' work as well), the active threads hardly wait for each other, or the mean
+//! number of runnable threads is at most the number of CPUs (the delays are due to their timing).
 //!
 //! ## What to do
-//! Start as many threads as there are CPUs that the program may use (its affinity and cgroup limit count,
-//! not the machine's size), and do not stack pools on each other (a pool per library, each as wide as the
-//! machine). Where a runtime's threads are most of the busy ones, it is named, with the option that sets their number. Where what
-//! has the CPUs is work, the function is named in which most of it is, and what it is if a descriptor knows it (docs/descriptors.md,
-//! `[[work]]`): less of that helps, fewer threads hardly do.
+//! Start as many threads as there are CPUs that the program may use (its affinity and cgroup limit count, not
+//! the machine's size). Do not nest pools (a pool per library, each as wide as the machine). If a runtime's
+//! threads are most of the busy ones, the finding names the runtime and the option for their number. If the
+//! CPUs are used by work, it names the function with most of the work, and its purpose if a descriptor knows
+//! it (docs/descriptors.md, `[[work]]`). Less of that work helps, fewer threads hardly do.
 //!
 //! ## Blind spots
-//! A thread that spins looks like one that works, so the gain of fewer threads lies between two ends far
-//! apart: measure it with another number of threads.
+//! A spinning thread looks like a working one, so the gain of fewer threads has bounds that are far apart:
+//! measure it with another number of threads.
 //!
 //! ## References
 //! Ousterhout: Scheduling techniques for concurrent systems (1982). Linux `sched(7)`.
@@ -63,13 +67,15 @@ const SWITCH_NS: f64 = 2000.0;
 /// Active threads that wait for each other for this share of their time depend on each other.
 const COUPLED_MIN: f64 = 0.02;
 
-/// Of their CPU time, so much spent spinning says that waiting itself takes CPUs from who could work.
+/// Minimum share of their CPU time that is spent spinning, for the waits themselves to use CPUs that working
+/// threads need.
 const SPIN_MIN: f64 = 0.05;
 
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     let (ledger, occupancy) = (&scene.derived.ledger, &scene.derived.occupancy);
     let own_ns = ledger.run_queue.own_ns.min(scene.derived.parallelism.beyond_ns(occupancy.cpus));
-    // Behind its own kind a thread queues also where a stranger has the other CPUs: that is not for too many threads.
+    // Threads also queue behind their own program if another program uses the other CPUs. Then the number of
+    // threads is not the cause.
     let part = own_ns as f64 / ledger.run_queue.own_ns.max(1) as f64;
     let wanting = scene.derived.parallelism.wanting_mean();
     if scene.of_thread_time(own_ns) < QUEUE_SHARE_MIN {
@@ -99,7 +105,8 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     let known = scene.derived.known_work.as_ref().filter(|_| dependence.is_work());
     summary.extend(work.map(in_what));
     summary.extend(known.map(Known::said));
-    // Of fewer than there are CPUs, on average, it is how they meet, not how many they are.
+    // If the mean number of runnable threads is below the number of CPUs, the delays are due to their timing,
+    // not to their number.
     let waste = dependence == Dependence::Wasteful && wanting > cpus;
     let confidence = if waste { Confidence::Medium } else { Confidence::Low };
     let finding = Finding {
@@ -116,7 +123,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     Ok(vec![Charged { finding, charge }])
 }
 
-/// Where what has the CPUs is work, to have less of it is what helps; else fewer threads do.
+/// If the CPUs are used by work, less work helps. Otherwise fewer threads help.
 fn advice(
     scene: &Scene,
     (runtime, dependence): (Option<&RuntimeUse>, Dependence),
@@ -139,7 +146,7 @@ fn in_what(work: &Busiest) -> String {
     format!("{share} ± {error} of the useful work is in {}{}.", work.said(), mostly.unwrap_or_default())
 }
 
-/// What helps where CPUs are short of time.
+/// Advice for CPUs that are fully used by work.
 fn less_of(work: &Busiest) -> String {
     format!(
         "Have less to do in {}: what several ask it for at once can be done once for all of them",
@@ -150,9 +157,9 @@ fn less_of(work: &Busiest) -> String {
 /// Threads that share the CPUs.
 #[derive(Clone, Copy)]
 enum Sharing {
-    /// So many are busy.
+    /// Number of busy threads.
     Busy(u64),
-    /// No more than there are CPUs are busy: so many queued at one time or another.
+    /// At most as many threads as CPUs are busy. Number of threads that queued at some time.
     ByTurns(u64),
 }
 
@@ -175,7 +182,8 @@ impl Sharing {
     }
 }
 
-/// The runtime that says how many threads there are: its code was seen to run in most of those that share the CPUs.
+/// The runtime that determines the number of threads: its code was sampled in most threads that share the
+/// CPUs.
 fn whose<'a>(scene: &'a Scene, sharing: Sharing) -> Option<&'a RuntimeUse> {
     let (Sharing::Busy(threads) | Sharing::ByTurns(threads)) = sharing;
     let seen_at = |used: &RuntimeUse| {
@@ -190,23 +198,23 @@ fn whose<'a>(scene: &'a Scene, sharing: Sharing) -> Option<&'a RuntimeUse> {
 /// How those that share the CPUs depend on each other.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Dependence {
-    /// They hardly wait for each other.
+    /// The threads hardly wait for each other.
     Hardly,
-    /// They wait for each other, and sleep meanwhile.
+    /// The threads wait for each other asleep.
     Asleep,
-    /// They wait for each other; what they ran was not seen.
+    /// The threads wait for each other. There are no samples of their code.
     Unseen,
-    /// They spin or yield while they wait: that takes CPUs from who could work.
+    /// The threads spin or yield while they wait, on CPUs that working threads need.
     Wasteful,
 }
 
 impl Dependence {
-    /// What has the CPUs is work.
+    /// Whether the CPUs are used by work.
     fn is_work(self) -> bool {
         matches!(self, Dependence::Hardly | Dependence::Asleep)
     }
 
-    /// What a reader should know of it before starting fewer threads.
+    /// A note for users before they start fewer threads.
     fn says(self) -> Option<&'static str> {
         match self {
             Dependence::Hardly => Some(

@@ -1,32 +1,38 @@
-//! # page-fault-storm: much of the time goes by getting memory from the kernel, page by page
+//! # page-fault-storm: much of the time is spent getting memory from the kernel, page by page
 //!
 //! ## What it sees
-//! Samples of the CPU in the kernel's page fault handler, and which functions of the program touched the memory.
+//! CPU samples in the kernel's page fault handler, and the functions of the program that touched the memory.
 //!
 //! ## Why it hurts
-//! The kernel gives memory when it is touched first, 4 KiB at a time: it finds a page, clears it and maps it, which takes as long as
-//! a few hundred ordinary accesses. A program that gives memory back and takes it again pays each time, and all its threads meet at
-//! the lock of their one address space and at the kernel's list of free pages.
+//! The kernel provides memory at its first touch, 4 KiB at a time: it finds a page, clears it and maps it.
+//! This takes as long as a few hundred ordinary accesses. A program that frees memory to the kernel and
+//! allocates it again pays each time. All its threads contend for the lock of their address space and for the
+//! kernel's list of free pages.
 //!
 //! ## How it decides
-//! A sample counts if the kernel's entry for page faults is on its stack and it is not in a syscall; it counts for the program's own
-//! function nearest to it. From 8 % of the running time on it is told. The upper end of the gain is that all of it went, and
-//! the calls that give memory back; the lower end is 0, since memory that is used must be got once.
-//! It is a hint, and comes behind what is surely lost, as long as nobody knows whether the work is needed. If the program
-//! gives memory back all the time, too, and faults are a quarter of its running time, it gets the same memory again and again:
-//! then the lower end is what goes by in giving it back, and the upper one counts the waits for the address space's lock, too.
-//! How many faults a command had, and how much memory at the most, the kernel says when it ends: what it took beyond its peak it
-//! surely took again, and that part of the faults counts for the lower end, too. Both ends are widened as forecasts are. Where most faults
-//! had a disk read, it is silent: `mapped-file-faults` is about these.
+//! A sample counts if the kernel's entry for page faults is on its stack and it is not in a syscall. It
+//! counts for the nearest function of the program itself. The rule reports at least 8 % of the running time.
+//! The upper bound of the gain removes all of it, and the calls that free memory. The lower bound is 0,
+//! because used memory must be allocated once.
+//!
+//! The finding is a hint, and ranks after certain losses, as long as it is not known whether the work is
+//! necessary. If the program also frees memory all the time, and faults are a quarter of its running time, it
+//! allocates the same memory repeatedly. Then the lower bound is the time spent freeing it, and the upper
+//! bound includes the waits for the address space's lock. The kernel reports a command's faults and peak
+//! memory when the command exits. Memory beyond the peak was certainly allocated again, and that share of the
+//! faults counts for the lower bound too. Both bounds are widened like forecasts. If most faults read from a
+//! disk, there is no finding, because `mapped-file-faults` reports these.
 //!
 //! ## What to do
-//! Keep memory and use it again in place of giving it back (`MALLOC_TRIM_THRESHOLD_`, `M_MMAP_THRESHOLD`, an arena, a pool of
-//! buffers); use huge pages where much is touched (`madvise(MADV_HUGEPAGE)`); fill memory in advance (`MAP_POPULATE`).
+//! Keep memory and reuse it instead of freeing it (`MALLOC_TRIM_THRESHOLD_`, `M_MMAP_THRESHOLD`, an arena, a
+//! pool of buffers). Use huge pages for large working sets (`madvise(MADV_HUGEPAGE)`). Populate memory in
+//! advance (`MAP_POPULATE`).
 //!
 //! ## Blind spots
-//! Names of the kernel's functions are needed: as an ordinary user they are hidden (`kernel.kptr_restrict`). What was
-//! taken again is known of commands that were run, not of programs that were attached to, and not with several processes. Samples
-//! of faults inside syscalls count as the syscall's; the kernel's count has them.
+//! The rule needs the names of kernel functions, which are hidden from ordinary users
+//! (`kernel.kptr_restrict`). Repeated allocation is known for commands started by holdup, not for attached
+//! programs, and not with several processes. Samples of faults inside syscalls count as the syscall's. The
+//! kernel's count includes them.
 //!
 //! ## References
 //! Gorman: Understanding the Linux virtual memory manager. mallopt(3), madvise(2).
@@ -50,9 +56,11 @@ pub(super) const INFO: Info = Info {
     of_waits_alone: false,
 };
 
-/// Who keeps memory gives none back: to return what was got by so many faults takes a tenth to a third of their time.
+/// Minimum share of the faults' time that is spent freeing memory. A program that keeps memory frees none.
+/// Freeing the memory of the counted faults takes a tenth to a third of their time.
 const RETURNS_MIN: f64 = 0.05;
-/// With so much of the running time in faults, what else is done can hardly be what the memory is for.
+/// Minimum share of the running time in faults for a likely finding. The memory is then hardly for the other
+/// work.
 const FAULTS_MUCH: f64 = 0.25;
 /// Functions that are named with the count.
 const SITES_MAX: usize = 2;
@@ -62,7 +70,7 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
     if kernel().next().is_some() && kernel().all(|frame| frame.function.is_empty()) {
         return Err("the kernel's functions have no names here (kernel.kptr_restrict)".to_owned());
     }
-    // Who waits for files gets no memory by it.
+    // Threads that wait for files do not allocate memory by it.
     if mapped_file_faults::is_of_files(&scene.derived.paging) && scene.needs_wait_reasons().is_ok() {
         return Ok(Vec::new());
     }

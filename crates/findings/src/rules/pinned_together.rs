@@ -1,31 +1,34 @@
-//! # pinned-together: busy threads stay on one CPU while another one has room
+//! # pinned-together: busy threads stay on one CPU while another CPU is free
 //!
 //! ## What it sees
-//! Threads of the program that run on one and the same CPU only and queue for it, while another CPU that the
-//! program uses or may use is idle, or has another program's thread, which would share it.
+//! Threads of the program that run on a single CPU only and queue for it, while another CPU that the program
+//! uses or may use is idle, or runs another program's thread, which would share it.
 //!
 //! ## Why it hurts
-//! They share one CPU where they could have one each. The usual reason is an affinity that was set for one thread
-//! and inherited by those it started, or a library that binds its threads by the same numbers in each process.
+//! They share one CPU although each could have its own. The usual reason is an affinity that was set for one
+//! thread and inherited by the threads that it started. Another is a library that binds its threads to the
+//! same CPU numbers in each process.
 //!
 //! ## How it decides
-//! A scheduler moves a waiting thread to an idle CPU within milliseconds if it may. Two or more threads that never
-//! ran anywhere else, and that queued for a good part of the run, most of it while a CPU was idle, may not move (one that another
-//! program has counts by half). Where
-//! the recording tells on how many CPUs each of them might run, that is known: one CPU makes it sure, and then a fifth of
-//! the queueing is enough; all of them
-//! (they stayed by chance) makes it silent.
-//! The upper end of the gain is that they had run side by side; the lower end is what the active thread that waited
-//! least would have saved.
+//! A scheduler moves a waiting thread to an idle CPU within milliseconds if it may. Two or more threads never
+//! ran elsewhere, and queued for a large part of the run, most of it while a CPU was idle. Then their
+//! affinity probably prevents a move. (A CPU used by another program counts half.) If the recording has the
+//! number of allowed CPUs of each thread, the affinity is known. With one allowed CPU the finding is sure,
+//! and a fifth of the queueing is enough. With all CPUs allowed there is no finding, because the threads
+//! stayed by chance.
+//!
+//! The upper bound of the gain is that they had run in parallel. The lower bound is the saving of the active
+//! thread that waited least.
 //!
 //! ## What to do
-//! Look at their affinity (`taskset -cp TID`, `Cpus_allowed_list` in `/proc/PID/task/TID/status`); set it after the
-//! threads are started, or for each of them; or leave it to the scheduler.
+//! Check their affinity (`taskset -cp TID`, `Cpus_allowed_list` in `/proc/PID/task/TID/status`). Set it after
+//! the threads are started, or for each of them, or leave the placement to the scheduler.
 //!
 //! ## Blind spots
-//! The affinity is the last that was seen: of a thread that changed it in between, it is inferred. Threads that are bound to a CPU with another program's
-//! busy thread are noisy-neighbour's. A program that was started with fewer CPUs than the machine has
-//! (`taskset`, a cpuset) has no idle CPU, for all that is counted here.
+//! The affinity is the last recorded one. For a thread that changed it in between, the earlier one is
+//! inferred. noisy-neighbour reports threads that are bound to a CPU with another program's busy thread. A
+//! program that was started with fewer CPUs than the machine has (`taskset`, a cpuset) has no idle CPU in
+//! this count.
 //!
 //! ## References
 //! Linux `sched_setaffinity(2)` (children inherit it), `taskset(1)`, `cpuset(7)`.
@@ -49,7 +52,7 @@ pub(super) const INFO: Info = Info {
     of_waits_alone: true,
 };
 
-/// Of the queueing, this share could have been running on other CPUs.
+/// Minimum share of the queueing in which the threads could have run on other CPUs.
 const ROOM_SHARE_MIN: f64 = 0.5;
 
 /// … and this one where they are known to be bound: a scheduler could not help them.
@@ -79,18 +82,19 @@ fn groups(scene: &Scene) -> BTreeMap<CpuId, Vec<ThreadId>> {
     groups
 }
 
-/// It may not leave its CPU, for all that is known. It may have been bound after it had begun elsewhere.
+/// Whether the thread cannot leave its CPU, as far as is known. It may have been bound after it had started
+/// elsewhere.
 fn stays(scene: &Scene, ledger: &ThreadLedger) -> bool {
     is_bound(scene, ledger.thread) || (ledger.migrations == 0 && !is_free(scene, ledger.thread))
 }
 
-/// It might run on every CPU that the program may use.
+/// Whether the thread may run on every CPU of the program.
 fn is_free(scene: &Scene, thread: ThreadId) -> bool {
     let all = scene.trace.manifest.host.cpus_allowed.max(2);
     scene.trace.threads.get(thread.index()).is_some_and(|thread| thread.cpus_allowed >= all)
 }
 
-/// It might run on one CPU only.
+/// Whether the thread may run on one CPU only.
 fn is_bound(scene: &Scene, thread: ThreadId) -> bool {
     scene.trace.threads.get(thread.index()).is_some_and(|thread| thread.cpus_allowed == 1)
 }

@@ -1,36 +1,44 @@
-//! # poll-loop: a thread looks again and again whether there is something to do
+//! # poll-loop: a thread checks periodically for work
 //!
 //! ## What it sees
-//! Threads that a clock wakes (a sleep, or a time-out of a wait), that run for a moment, then sleep for the same
-//! thing again; how often, and how long nobody else of the program wanted to run meanwhile.
+//! Threads that a clock wakes (a sleep, or a timeout of a wait), that run briefly, then sleep for the same
+//! object again. It reports how often they do so, and for how long no other thread of the program was
+//! runnable in that time.
 //!
 //! ## Why it hurts
-//! What a thread finds by looking it finds late: by half a sleep on average. If others wait for it, all of them
-//! wait for its clock. Looking more often costs CPU time instead, and wakes sleeping CPUs.
+//! A polling thread notices an event late: by half a sleep on average. If other threads wait for it, all of
+//! them wait for its clock. Shorter sleeps cost CPU time instead, and wake sleeping CPUs.
 //!
 //! ## How it decides
-//! It fires for a thread that mostly looks: of the waits that a clock ended, most are followed by a run that is
-//! short beside the wait, and by the next such wait. The upper end of the gain is its sleeping in which no thread
-//! of the program ran or wanted to. The lower end is how long other threads waited for it in its last sleep: whoever began
-//! to wait for it then, and was woken by it after it had looked, had the thing ready. Of what comes from elsewhere nothing
-//! tells when it was there. A housekeeper is none: one that hardly runs, waits for clocks alone and wakes nobody, beside others
-//! that do the work. Nor is a runtime's own thread that looks after the others' calls (Go's sysmon): nobody can change it.
-//! An event loop whose waits are ended by what comes, too, notices that at once: what it sleeps for are timers, of which nothing tells
-//! what they are good for; it is a hint, and none where it is known who waits for its answers (one-at-a-time, batch-straggler,
-//! skewed-workers). Of other loops' timers, what goes on beside such waits is not counted.
-//! The CPU time of its looking is told, but not counted. It is a hint only if the program did little at all, or waits for the outside
-//! world most of the time: then an idle program looks the same.
+//! The thread must mostly poll: most waits that a clock ended are followed by a run that is short compared
+//! with the wait, and by the next such wait. The upper bound of the gain is its sleeping time in which no
+//! thread of the program was running or runnable. The lower bound is the time that other threads waited for
+//! it in its last sleep. A thread that began to wait then, and was woken after the check, had its data ready.
+//! For external events the recording does not show when they occurred.
+//!
+//! A housekeeping thread is left out: it hardly runs, only waits for clocks and wakes no thread, while other
+//! threads do the work. So is a runtime's own thread that monitors the calls of other threads (Go's sysmon),
+//! because users cannot change it.
+//!
+//! An event loop whose waits also end by events notices these at once. It sleeps for timers, whose purpose is
+//! not known, so the finding is a hint. There is none if the threads that wait for its responses are known
+//! (one-at-a-time, batch-straggler, skewed-workers). For timers of other loops, time with other activity
+//! during such waits is not counted.
+//!
+//! The CPU time of the polling is reported, but not counted. The finding is only a hint if the program did
+//! little work at all, or waits for the outside most of the time, because an idle program looks the same.
 //!
 //! ## What to do
-//! Wait for the event itself: a condition variable, an eventfd, a futex, inotify, a blocking read; with the
-//! time-out as a fallback. Where a clock must be, make the last sleeps shorter.
+//! Wait for the event itself: a condition variable, an eventfd, a futex, inotify, a blocking read, with the
+//! timeout as a fallback. If a clock is necessary, make the last sleeps shorter.
 //!
 //! ## Blind spots
-//! A thread that looks without ever sleeping (yields, spins) runs all the time and is not seen here. Sleeping
-//! that overlaps another thread's work is not counted, even if that work does not need the CPU for long.
+//! A thread that polls without sleeping (yields, spins) runs all the time and is not seen here. Sleeping that
+//! overlaps another thread's work is not counted, even if that work needs the CPU only briefly.
 //!
 //! ## References
-//! Linux `timer_slack` in `prctl(2)`: a sleep takes at least 50 µs longer than asked. `eventfd(2)`, `inotify(7)`.
+//! Linux `timer_slack` in `prctl(2)`: a sleep takes at least 50 µs longer than requested. `eventfd(2)`,
+//! `inotify(7)`.
 
 use std::collections::BTreeSet;
 
@@ -58,10 +66,11 @@ pub(super) const INFO: Info = Info {
 /// Fewer looks are not a loop.
 const LOOKS_MIN: u64 = 50;
 
-/// Of the waits that a clock ended, this share is followed by a look only.
+/// Minimum share of the waits ended by a clock that only a check follows.
 const LOOK_SHARE_MIN: f64 = 0.5;
 
-/// A thread that looks less often than this (mean sleep in ns) keeps nobody waiting on purpose: it is a housekeeper.
+/// Maximum mean sleep (ns) of a polling thread. With longer sleeps it is a housekeeping thread, and no thread
+/// is meant to wait for it.
 const SLEEP_MAX_NS: u64 = 200_000_000;
 
 /// A program that runs less than this share of the wall time is idle, for all that can be seen.
@@ -76,7 +85,8 @@ pub(super) fn is_it(one: &Clocked) -> bool {
         && one.sleep_ns / one.sleeps.max(1) <= SLEEP_MAX_NS
 }
 
-/// Whether it is a runtime's own thread that looks after the others' calls: nobody can change when it sleeps.
+/// Whether it is a runtime's own thread that monitors the calls of other threads. Users cannot change its
+/// sleeps.
 pub(super) fn is_runtimes(scene: &Scene, one: &Clocked) -> bool {
     takeovers::hands_over(scene.trace, &scene.derived.roles, one.thread)
 }
@@ -87,7 +97,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     let looks = looks.filter(|one| !is_runtimes(scene, one));
     let open = Open::of(scene);
     let (timers, polling): (Vec<Clocked>, Vec<Clocked>) = looks.partition(|one| open.holds(scene, one));
-    // Of who is asked, who asks is told: what that one's clock is for nothing here says.
+    // If the process's clients are known, they are reported. The purpose of its clock is not known here.
     let is_asked = |one: &Clocked| {
         process_of(scene, one).is_some_and(|process| {
             one_at_a_time::tells_of(scene, process)
@@ -109,7 +119,7 @@ impl Open {
         Open(open.filter_map(|one| process_of(scene, one)).collect())
     }
 
-    /// It does itself, or another thread does that carries the same tasks.
+    /// Whether the thread holds up others itself, or another thread does that carries the same tasks.
     fn holds(&self, scene: &Scene, one: &Clocked) -> bool {
         let Some(process) = process_of(scene, one) else { return false };
         let carries = || scene.derived.roles.runtimes_in(process).any(|runtime| runtime.carries_tasks);
@@ -121,7 +131,7 @@ fn process_of(scene: &Scene, one: &Clocked) -> Option<ProcessId> {
     scene.trace.threads.get(one.thread.index()).map(|thread| thread.process)
 }
 
-/// Of threads that look again and again; of timers, if these wait for whatever comes meanwhile.
+/// The finding for polling threads, or for timers if the threads wait for arbitrary events in between.
 fn finding(scene: &Scene, polling: &[Clocked], are_timers: bool) -> Option<Charged> {
     let most = polling.iter().max_by_key(|one| (one.look_ns, std::cmp::Reverse(one.thread)))?;
     let polls = |id: ThreadId| polling.binary_search_by_key(&id, |one| one.thread).is_ok();
@@ -174,7 +184,8 @@ fn finding(scene: &Scene, polling: &[Clocked], are_timers: bool) -> Option<Charg
     Some(Charged { finding, charge })
 }
 
-/// What of the quiet time in which timers ran is left beside waits for answers of which it is told (ns): these say more of it.
+/// The part of the timers' quiet time that reported waits for responses do not cover (ns). These waits are
+/// the better explanation.
 fn unexplained_ns(scene: &Scene, timers: &Charge, quiet_ns: f64) -> f64 {
     let waits =
         one_at_a_time::waits(scene).chain(batch_straggler::waits(scene)).chain(skewed_workers::waits(scene));
@@ -217,7 +228,7 @@ fn advice(polling: &[Clocked]) -> Vec<String> {
     advice
 }
 
-/// What was asked for, where that is known of the sleeps.
+/// The requested time, if it is known for the sleeps.
 fn asked(polling: &[Clocked]) -> String {
     let (times, ns) = polling.iter().fold((0, 0), |(times, ns), one| (times + one.asked, ns + one.asked_ns));
     ns.checked_div(times).map_or_else(String::new, |each| format!(" ({} asked for)", time(each)))
@@ -229,7 +240,7 @@ pub(super) fn sure(scene: &Scene, sleeps: impl Fn(ThreadId) -> bool) -> Confiden
     if busy && !listens(scene, sleeps) { Confidence::Medium } else { Confidence::Low }
 }
 
-/// Whether a thread beside those that sleep waits for what comes from outside, for more than half of the time.
+/// Whether a thread other than the sleeping ones waits for external events for more than half of the time.
 pub(super) fn listens(scene: &Scene, sleeps: impl Fn(ThreadId) -> bool) -> bool {
     let wall = scene.trace.wall().0;
     scene.derived.ledger.threads.iter().any(|one| {
@@ -238,7 +249,7 @@ pub(super) fn listens(scene: &Scene, sleeps: impl Fn(ThreadId) -> bool) -> bool 
     })
 }
 
-/// How long a thread waited for several descriptors, a signal or a terminal (ns): what comes from outside.
+/// Time (ns) that a thread waited for external events: several descriptors, a signal or a terminal.
 fn outside_ns(scene: &Scene, thread: ThreadId) -> u64 {
     use holdup_events::WaitReason::{Device, Multiplex, Signal};
     let slices = scene.trace.slices.of(thread).filter(|slice| scene.class(slice) == Some(Class::WorkWait));

@@ -1,31 +1,37 @@
-//! # pool-exhausted: threads wait for one of a few things that others have
+//! # pool-exhausted: threads wait for a pool item, and all items are in use
 //!
 //! ## What it sees
-//! Threads that wait at one place (for a connection of a pool, a buffer, a permit of a semaphore) until another thread, which waits
-//! there itself at other times, gives one back. How many of them get on meanwhile, and what these do.
+//! Threads that wait at one place (for a connection of a pool, a buffer, a permit of a semaphore) until
+//! another thread gives an item back, which waits there itself at other times. It reports how many of them
+//! hold an item at a time, and the holders' activity.
 //!
 //! ## Why it hurts
-//! As many threads get on as there are such things, however many there are, and each for as long as it keeps one. One that is kept over
-//! something slow (a call over the network, a query, a log line) is one that nobody works with.
+//! The number of items limits the number of threads that make progress, each for as long as it keeps its
+//! item. An item that is kept during a slow operation (a network call, a query, a log line) is unused in that
+//! time.
 //!
 //! ## How it decides
-//! There is no word to read. Three in four of the waits at a place are ended by threads that wait there, too, now by this one and now by
-//! that, and as long as somebody waits, those who do not are always about as many: as there are things. Workers that make tasks for
-//! each other are now many and now few; those of which a runtime's descriptor knows that they have nothing to do are left out. The
-//! upper end of the gain is that all who wait get on at the same time, as far as there are CPUs for what is not blocked; the lower end
-//! is that there is one thing more, for the part in which who has one is blocked, as far as a replay without these waits agrees: what
-//! the things stand for may be what is slow.
+//! No word of memory shows the pool. Three in four of the waits at a place are ended by varying threads that
+//! wait there too. While any thread waits, the number of threads that do not is nearly constant: it is the
+//! number of items. Workers that create tasks for each other vary in number. Idle workers, as a runtime's
+//! descriptor identifies them, are left out.
+//!
+//! The upper bound of the gain is that all waiters continue at the same time, as far as there are CPUs for
+//! their running part. The lower bound is one more item, for the time in which a holder is blocked, limited
+//! by a replay without these waits: the resource behind the items may be slow.
 //!
 //! ## What to do
-//! Take it later and give it back sooner: do what is slow before or after. If all of the time with it is needed, have more of them, as
-//! many as what they stand for can take.
+//! Take an item later and return it sooner: do slow operations before or after. If the whole holding time is
+//! necessary, use more items, as many as the resource behind them can serve.
 //!
 //! ## Blind spots
-//! A pool of tasks in which each task makes another one looks the same: what is few there are the tasks. Who does something else for long,
-//! and wants no thing meanwhile, is counted as if it had one. Tasks of a runtime (Go, tokio) that wait for a permit are not threads.
+//! A pool of tasks in which each task creates another one looks the same: there the tasks are scarce. A
+//! thread with long other work that needs no item counts as a holder. Tasks of a runtime (Go, tokio) that
+//! wait for a permit are not threads.
 //!
 //! ## References
-//! Little: A proof for the queuing formula L = λW (1961). Goetz et al.: Java Concurrency in Practice, 5.5.3 and 8.1 (2006).
+//! Little: A proof for the queuing formula L = λW (1961). Goetz et al.: Java Concurrency in Practice, 5.5.3
+//! and 8.1 (2006).
 
 use super::{ChargedVerdict, Info};
 use crate::derive::given_back::{self, GivenBack};
@@ -40,10 +46,11 @@ pub(super) const INFO: Info = Info {
     of_waits_alone: true,
 };
 
-/// Places that are named; more would hide the first.
+/// Maximum number of places that are named. More would hide the first one.
 const PLACES_MAX: usize = 3;
 
-/// Who had one was blocked for so much of that: then where is what matters.
+/// Minimum share of the holding time in which holders were blocked, for the place of their waits to be
+/// reported.
 const MOSTLY: f64 = 0.5;
 
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
@@ -64,7 +71,7 @@ fn waiting(pool: &GivenBack) -> f64 {
 fn gain(scene: &Scene, pool: &GivenBack) -> Gain {
     let waited = scene.of_wall(pool.waited_ns as f64);
     let things = pool.things as f64;
-    // Those who are blocked need no CPU; the others do, however many have one.
+    // Blocked holders need no CPU. Running ones do, however many items there are.
     let on_cpus = things * (1.0 - pool.blocked) / f64::from(scene.derived.occupancy.cpus.max(1));
     let high = waited * (1.0 - (things / (waiting(pool) + things)).max(on_cpus.min(1.0)));
     let low = waited / (things + 1.0) * pool.blocked;

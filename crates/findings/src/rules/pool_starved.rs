@@ -1,33 +1,37 @@
-//! # pool-starved: all workers of a pool wait for something slow, and nobody takes the next piece of work
+//! # pool-starved: all workers of a pool wait for slow operations, and none takes the next piece of work
 //!
 //! ## What it sees
-//! Pools: threads of one process that wait for work at the same place. And the time in which every one of them is
-//! blocked on something else than work (the disk, the network, a child, a sleep), with work left to do.
+//! Pools: threads of one process that wait for work at the same place. It sees the time in which every one of
+//! them is blocked on another object than work (the disk, the network, a child, a sleep), while work remains.
 //!
 //! ## Why it hurts
-//! A pool as wide as the machine is right for work that computes. If a piece of work waits, its worker is lost to
-//! the pool meanwhile; when all of them wait, the program stands still, however much work is queued.
+//! A pool as wide as the machine is right for computations. While a piece of work waits, its worker is
+//! unavailable. If all workers wait, the program stands still, however much work is queued.
 //!
 //! ## How it decides
-//! There is work left if the workers hardly ever wait for some. It adds up the time in which all workers of a pool
-//! are blocked, none of them for work. The upper end of the gain is all of that: more workers would have gone on.
-//! The lower end is 0, since the disk or the peer may be what is slow, unless two things are seen. The waits of several workers
-//! go on side by side: who asks while others wait waits no longer, and answers come close to each other. And those who
-//! hand out the work wait for the workers meanwhile: then what is done until they go on was all there. It is done as if there
-//! were a worker for each wait: it takes as long as the longest of them, or as all of them one after another for the
-//! part that may not go on side by side (with 95 % certainty), or as the CPUs need for those who answer.
+//! Work remains if the workers hardly ever wait for work. The rule adds up the time in which all workers of a
+//! pool are blocked, none of them for work. The upper bound of the gain is all of that: more workers would
+//! have continued. The lower bound is 0, because the disk or the peer may be slow, unless two facts hold.
+//! First, the waits of several workers overlap: a request during other requests takes no longer, and
+//! responses arrive close to each other. Second, the threads that distribute the work wait for the workers.
+//! Then all work until they continue was already queued.
 //!
-//! Where a runtime says which threads are a pool's workers, it also adds up the time in which all of a pool waited for the result
-//! of another task until a clock ended that, while nobody of the program ran, wanted to, or waited for anything outside: who was to
-//! do those tasks is one of those who wait for them. All of that is lost.
+//! That work is forecast with a worker for each wait. It takes the longest of three times: the longest wait,
+//! all waits in sequence for the part that may not overlap (with 95 % certainty), and the CPU time of the
+//! responding processes.
+//!
+//! If a runtime identifies its pool's workers, the rule also adds up the time in which all workers of a pool
+//! waited for another task's result until a timeout. No thread of the program may have been running, runnable
+//! or waiting for the outside in that time. The workers that would run those tasks are among the waiters. All
+//! of that time is lost.
 //!
 //! ## What to do
-//! Give work that waits a pool of its own, wider than the machine; use asynchronous I/O; do not wait for one
-//! piece of work inside another on the same pool.
+//! Give work that waits its own pool, wider than the machine. Use asynchronous I/O. Do not wait for one piece
+//! of work inside another on the same pool.
 //!
 //! ## Blind spots
-//! A pool that never had a moment without work shows no common place, and is not known to be one. Workers that
-//! wait for a lock are lock-contention's. A piece of work that waits several times is taken for several pieces.
+//! A pool that never was without work has no common place, and is not recognised. lock-contention reports
+//! workers that wait for a lock. A piece of work that waits several times counts as several pieces.
 //!
 //! ## References
 //! Goetz et al.: Java Concurrency in Practice, 8.1 and 8.2 (2006).
@@ -62,10 +66,10 @@ const IDLE_MAX: f64 = 0.1;
 /// Fewer workers are no pool.
 const WORKERS_MIN: usize = 2;
 
-/// To look whether there is something takes so long (ns); to read it, and to ask for more, takes longer.
+/// Maximum time (ns) of a check for work. Reading the work, and requesting more, takes longer.
 const LOOK_MAX_NS: u64 = 4_000;
 
-/// Of the time that workers wait in the middle of their work, so much may end in a way that does not tell by whom.
+/// Maximum share of the workers' waits during their work that end by an unknown actor.
 const UNKNOWN_MAX: f64 = 0.05;
 
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
@@ -78,12 +82,12 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     Ok(found)
 }
 
-/// What a worker is blocked on, if it is in the middle of its work.
+/// Whether the slice is a worker's wait during its work.
 fn is_slow(scene: &Scene, slice: &Slice) -> bool {
     scene.class(slice).is_some_and(Class::waits_for_others)
 }
 
-/// Several workers may wait for work there: each of them is told by the place.
+/// Whether several workers may wait for work there. Each pool is identified by the place.
 fn is_shared(kind: ObjectKind) -> bool {
     use ObjectKind::{Epoll, EventFd, Futex};
     matches!(kind, Epoll | EventFd | Futex)
@@ -122,8 +126,8 @@ fn pools(scene: &Scene) -> BTreeSet<Vec<ThreadId>> {
         .collect()
 }
 
-/// The waits of workers in the middle of their work. Who is woken and waits for the same again has only looked: a socket wakes
-/// its reader when what it sent is read, too.
+/// The waits of workers during their work. A worker that is woken and waits for the same object again has
+/// only checked: a socket also wakes its reader when the peer reads the sent data.
 fn slow_waits(scene: &Scene, workers: &[ThreadId]) -> Vec<Span> {
     let mut waits: Vec<Span> = Vec::new();
     for worker in workers {
@@ -148,8 +152,8 @@ fn slow_waits(scene: &Scene, workers: &[ThreadId]) -> Vec<Span> {
     waits
 }
 
-/// When others than the program ran who may be those that workers wait for, on each CPU: the processes that end their waits,
-/// if threads do; else it may be anybody.
+/// Time on each CPU of other programs for which the workers may wait: the processes that end their waits, if
+/// threads end them. Otherwise all other processes.
 fn answering(scene: &Scene, workers: &[ThreadId]) -> Vec<Span> {
     let trace = scene.trace;
     let process = |thread: ThreadId| trace.threads.get(thread.index()).map(|thread| thread.process);
@@ -168,7 +172,8 @@ fn answering(scene: &Scene, workers: &[ThreadId]) -> Vec<Span> {
     runs.filter(|run| may(run.thread())).map(|run| (run.start(), run.end())).collect()
 }
 
-/// When all who hand out the work waited for the workers, in time order; none where somebody does who is not known.
+/// Spans in which all distributing threads waited for the workers, in time order. Empty if one of these
+/// threads is not known.
 fn handed_out(scene: &Scene, workers: &[ThreadId]) -> Vec<Span> {
     let trace = scene.trace;
     let waker = |slice: &Slice| {
@@ -177,7 +182,7 @@ fn handed_out(scene: &Scene, workers: &[ThreadId]) -> Vec<Span> {
     };
     let mut givers = BTreeSet::new();
     for slice in workers.iter().flat_map(|id| trace.slices.of(*id)) {
-        // What lasts until the thread ends, nobody handed out.
+        // A wait until the thread's exit was not for distributed work.
         let has_ended = slice.end < trace.threads[slice.thread.index()].end;
         if has_ended && scene.class(&slice) == Some(Class::WorkWait) {
             let Some(giver) = waker(&slice) else { return Vec::new() };
@@ -200,7 +205,7 @@ fn ns(spans: impl Iterator<Item = Span>) -> u64 {
     spans.map(|(from, to)| to.since(from).0).sum()
 }
 
-/// What happened until those who hand out the work went on.
+/// Activity until the distributing threads continued.
 #[derive(Clone, Copy, Default)]
 struct Round {
     /// All waits of workers (ns).

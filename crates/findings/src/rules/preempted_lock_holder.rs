@@ -1,36 +1,40 @@
-//! # preempted-lock-holder: a thread loses its CPU while it holds a lock that others wait for
+//! # preempted-lock-holder: a thread loses its CPU while it holds a contended lock
 //!
 //! ## What it sees
-//! For each lock that threads wait for, when the holder could have run but had no CPU, and who ran there instead:
-//! another program, or a thread of the same program.
+//! For each contended lock, when the holder was runnable without a CPU, and the occupant of that CPU: another
+//! program, or a thread of the same program.
 //!
 //! ## Why it hurts
-//! The holder waits for a CPU for milliseconds where it would have held the lock for microseconds, and everybody
-//! who needs the lock waits with it, also where CPUs are idle. With real-time priorities this is priority
-//! inversion: the important thread waits for an unimportant one that a middling one keeps off the CPU.
+//! The holder waits for a CPU for milliseconds instead of holding the lock for microseconds. All threads that
+//! need the lock wait with it, even if CPUs are idle. With real-time priorities this is priority inversion:
+//! an important thread waits for an unimportant one, which a thread of medium priority keeps off the CPU.
 //!
 //! ## How it decides
-//! Who held a lock when follows from its releases. It adds up the time in which the holder queued for a CPU while
-//! others waited for the lock; time on the way from a wakeup to the first run is not counted (lock-convoy judges
-//! that), nor is time in which the group's quota was used up (cpu-throttled). The upper end of the gain is that
-//! time, as far as waiters could have used idle CPUs; the lower end is what the active thread that waited least
-//! would have saved. Where that is less than half of what the lock's end would gain, or of what is waited for it, it is told as a
-//! part of lock-contention. Where holders and waiters together run no more than a tenth of what the program runs, that no CPU is idle
-//! is no reason: the holder's little work could go first. Then the upper end is all that time, and it is likely, not sure, since nothing
-//! tells whether the run's end depends on those who wait. A holder that got less than a third of the CPU time that who had its CPU got,
-//! while both wanted to run, has a lower weight, and that is said.
+//! The holder of a lock at any time follows from the lock's releases. The rule adds up the time in which the
+//! holder queued for a CPU while other threads waited for the lock. Time from a wakeup to the first run is
+//! not counted (lock-convoy judges that), nor is time in which the group's quota was used up (cpu-throttled).
+//! The upper bound of the gain is that time, as far as waiters could have used idle CPUs. The lower bound is
+//! the saving of the active thread that waited least. If that is less than half of the gain without the lock,
+//! or of its wait time, it is reported as a part of lock-contention.
+//!
+//! If holders and waiters together run at most a tenth of the program's running time, busy CPUs are no
+//! obstacle: the holder's little work could run first. Then the upper bound is all that time. The finding is
+//! likely and not sure, because it is not known whether the run's end depends on the waiters. A holder may
+//! get less than a third of the CPU time of its CPU's occupant while both are runnable. Then the holder has a
+//! lower weight, and the finding states that.
 //!
 //! ## What to do
-//! Keep the other program off these CPUs; start no more busy threads than there are CPUs; hold the lock for less
-//! time; give the holder no lower a priority than those who need the lock have. With real-time priorities use a mutex with priority inheritance (`PTHREAD_PRIO_INHERIT`).
+//! Keep the other program off these CPUs. Start at most as many busy threads as there are CPUs. Hold the lock
+//! for less time. Give the holder at least the priority of the threads that need the lock. With real-time
+//! priorities use a mutex with priority inheritance (`PTHREAD_PRIO_INHERIT`).
 //!
 //! ## Blind spots
-//! The holder is the thread that released the lock to the next waiter, so a lock that was never released to a
-//! waiter has none. A holder that spins for another lock looks as if it worked.
+//! The holder is the thread that released the lock to the next waiter. So a lock that was never released to a
+//! waiter has no holder. A holder that spins for another lock looks like a working thread.
 //!
 //! ## References
-//! Sha, Rajkumar, Lehoczky: Priority inheritance protocols (IEEE Trans. Computers 1990). Ousterhout: Scheduling
-//! techniques for concurrent systems (1982). Linux `pthread_mutexattr_setprotocol(3)`.
+//! Sha, Rajkumar, Lehoczky: Priority inheritance protocols (IEEE Trans. Computers 1990). Ousterhout:
+//! Scheduling techniques for concurrent systems (1982). Linux `pthread_mutexattr_setprotocol(3)`.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -52,10 +56,10 @@ pub(super) const INFO: Info = Info {
     of_waits_alone: false,
 };
 
-/// Locks that are named; more would hide the first.
+/// Maximum number of locks that are named. More would hide the first one.
 const LOCKS_MAX: usize = 3;
 
-/// Where the CPUs are busy with other work of the program, those who wait are told of from this part of the run on.
+/// Minimum share of the run for waiters to be reported while the CPUs run other work of the program.
 const INVERTED_MIN: f64 = 0.1;
 
 /// A wait is charged if the holder was off its CPU for at least this share of it.
@@ -79,7 +83,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     Ok(found)
 }
 
-/// Who ran on the CPUs that holders queued for (ns), the longest first.
+/// Occupants of the CPUs for which holders queued (ns), the longest first.
 fn occupants(lock: &LockHolding, timelines: &Timelines) -> Vec<(ThreadId, u64)> {
     let mut sums: BTreeMap<ThreadId, u64> = BTreeMap::new();
     for one in lock.stretches.iter().filter(|one| queues(one.holding)) {
@@ -139,7 +143,7 @@ fn finding(scene: &Scene, lock: &LockHolding, occupants: &[(ThreadId, u64)]) -> 
     let occupant = occupants.first().map(|(who, _)| *who);
     summary.extend(inverted.as_ref().map(in_the_way));
     summary.extend(occupant.and_then(|other| weighs_less(scene, (holder, other))));
-    // Whether the run's end depends on those who wait, or on who had the CPUs, nothing tells.
+    // It is not known whether the run's end depends on the waiters, or on the threads on the CPUs.
     let sure = if inverted.is_some() { Confidence::Medium } else { Confidence::High };
     let finding = Finding {
         rule: INFO.name,
@@ -164,7 +168,7 @@ fn finding(scene: &Scene, lock: &LockHolding, occupants: &[(ThreadId, u64)]) -> 
     Some(Charged { finding, charge })
 }
 
-/// What it would take from the others to let the holder run.
+/// A sentence on the CPU time that the holder would need from the other threads.
 fn in_the_way(inverted: &Inverted) -> String {
     format!(
         "Who held the lock or waited for it ran {} of the {} that the program ran: to run the holder first takes little from the rest.",
@@ -173,7 +177,7 @@ fn in_the_way(inverted: &Inverted) -> String {
     )
 }
 
-/// That the holder got less of the CPUs than who had them, by more than chance.
+/// A sentence if the holder got a smaller share of the CPUs than their occupants, beyond chance.
 fn weighs_less(scene: &Scene, (holder, other): (ThreadId, ThreadId)) -> Option<String> {
     let (mine, theirs) = inverted::unfair(&scene.derived.ledger, (holder, other))?;
     Some(format!(

@@ -1,26 +1,28 @@
-//! # retry-storm: calls fail for now, and are made again and again
+//! # retry-storm: calls fail temporarily, and are repeated at a high rate
 //!
 //! ## What it sees
-//! Syscalls that failed with `EAGAIN` (`EWOULDBLOCK`) or were interrupted (`EINTR`), by file, pipe or socket. Counted
-//! exactly, all of them (`--syscalls`) or those in short windows.
+//! Syscalls that failed with `EAGAIN` (`EWOULDBLOCK`) or were interrupted (`EINTR`), by file, pipe or socket.
+//! The counts are exact, for all calls (`--syscalls`) or in short windows.
 //!
 //! ## Why it hurts
-//! Each try pays for the way into the kernel and back, and finds nothing. Who tries without waiting spins, and
-//! takes the CPU from those who could make the next try succeed.
+//! Each attempt costs an entry into the kernel and a return, without a result. A thread that retries without
+//! waiting spins, and uses CPU time that could make the next attempt succeed.
 //!
 //! ## How it decides
-//! It fires for a syscall of which such failures are at least 1,000 a second and take a tenth of the running time, on
-//! descriptors where at least half of the calls fail so. Their time is the samples' in that syscall, by their part of the calls.
-//! The gain is that of a replay in which these calls are left out; its lower end keeps a part of them.
+//! Such failures of one syscall must occur at least 1,000 times a second and take a tenth of the running
+//! time, on descriptors on which at least half of the calls fail so. Their time is the sampled time in that
+//! syscall, by their share of the calls. The gain is that of a replay without these calls. Its lower bound
+//! keeps a part of them.
 //!
 //! ## What to do
-//! Wait until the descriptor is ready (`epoll_wait`, `poll`) before the next try, or let the call block. Drain a descriptor
-//! until it would block, then go back to waiting. Of interruptions: `SA_RESTART`, fewer timers' signals.
+//! Wait until the descriptor is ready (`epoll_wait`, `poll`) before the next attempt, or let the call block.
+//! Drain a descriptor until it would block, then wait again. For interruptions: `SA_RESTART`, and fewer timer
+//! signals.
 //!
 //! ## Blind spots
-//! A failure that is the sign of success, such as the last read of a drained descriptor, costs the same and is
-//! counted; half of the calls is more than that. What a call costs is taken to be the same whether it fails or not; most
-//! failures are cheaper.
+//! A failure that indicates success, such as the last read of a drained descriptor, costs the same and is
+//! counted. Half of the calls is more than such failures. The cost of a call is assumed to be the same
+//! whether it fails or not. Most failures are cheaper.
 //!
 //! ## References
 //! `epoll(7)`, `signal(7)`.
@@ -39,11 +41,11 @@ pub(super) const INFO: Info = Info {
     of_waits_alone: false,
 };
 
-/// Of the calls on a descriptor, so many fail.
+/// Minimum share of failing calls on a descriptor.
 const AGAIN_SHARE_MIN: f64 = 0.5;
 
-/// Whether most of a use's calls are to be made again. futex(2) says EAGAIN if the word has changed meanwhile: that is a
-/// lock's way, and told by its rules.
+/// Whether most calls of a use must be repeated. futex(2) returns EAGAIN if the word has changed in between.
+/// That is normal for locks, and their rules report it.
 pub(super) fn is_it(used: &CallUse) -> bool {
     used.syscall != FUTEX && used.again() as f64 >= AGAIN_SHARE_MIN * used.count as f64
 }

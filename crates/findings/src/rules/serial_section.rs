@@ -1,35 +1,39 @@
 //! # serial-section: one thread works while the others wait for it
 //!
 //! ## What it sees
-//! Moments in which exactly one thread of the program runs or wants to, at least one other waits for
-//! threads (to join one, at a barrier, or for something to do), and a CPU is idle or does another program's work; and
-//! which thread works alone.
+//! Moments in which exactly one thread of the program is running or runnable, at least one other waits for
+//! threads (a join, a barrier, or work), and a CPU is idle or used by another program. It reports the thread
+//! that works alone.
 //!
 //! ## Why it hurts
-//! The part of a run that only one thread can do bounds the speed-up, whatever the number of CPUs (Amdahl's
-//! law): with a tenth of the run serial, no machine makes it more than ten times faster.
+//! The serial part of a run bounds the speed-up, whatever the number of CPUs (Amdahl's law). With a tenth of
+//! the run serial, no machine makes it more than ten times faster.
 //!
 //! ## How it decides
-//! It adds up these moments by the thread that works alone. There must be others that could share the work:
-//! at least two threads that each do a fair part of it, or a pool: two threads or more that wait for the
-//! same thing and are woken by other threads again and again. And it must be the lone thread that they wait for: at
-//! least half as long as it worked alone, waits to join, at barriers and for something to do must lead to it, down the
-//! chain of those who ended them (or have not ended with the recording). The upper end of the gain is that the serial
-//! work were spread over as many CPUs as there are active threads. The lower end is that a
-//! quarter of what they add is lost. Where threads are alone as often as each other, and not for a tenth of the run in all, or where
-//! the lone thread is in a function in which others are as well, and not for a quarter, these are the uneven ends of what all do: a hint.
-//! So it is where they are alone as often as each other, and each for less than a millisecond: they hand something on. Work that cannot be split gains nothing: nothing here tells. Moments in which a thread waits for a lock are not counted; lock-contention judges
-//! those.
+//! It adds up these moments by the thread that works alone. Other threads must be able to share the work: at
+//! least two threads that each do a fair part of it, or a pool. A pool is two threads or more that wait for
+//! the same object and are repeatedly woken by other threads. The other threads must wait for the lone
+//! thread. Joins, barriers and waits for work that lead to it must last at least half as long as it worked
+//! alone. They lead to it along the chain of threads that ended them (or have not ended them by the end of
+//! the recording). The upper bound of the gain is that the serial work was spread over as many CPUs as there
+//! are active threads. The lower bound loses a quarter of the speed that these add.
+//!
+//! The finding is a hint if the moments are the uneven ends of work that all threads do. This holds if
+//! threads are alone equally often, and for less than a tenth of the run in total. It also holds if the lone
+//! thread is in a function in which others are as well, for less than a quarter of the run. It is also a hint
+//! if they are alone equally often, and each for less than a millisecond: they pass work on. Work that cannot
+//! be split gains nothing, and the recording does not show that. Moments in which a thread waits for a lock
+//! are not counted, because lock-contention judges those.
 //!
 //! ## What to do
-//! Split the section over the threads, start it earlier beside other work, or make it shorter; the function
-//! named is where the lone thread spent that time.
+//! Split the section over the threads, start it earlier in parallel with other work, or make it shorter. The
+//! finding names the function in which the lone thread spent that time.
 //!
 //! ## Blind spots
 //! The last thread of an unevenly divided loop looks like a serial section. A thread that spins while it
-//! waits counts as working, so the section is not seen. A wait that the recording cuts off may have been for anything. A runtime's tasks go
-//! on in whichever of its threads has time: what one of these does alone may be another task's, and the gain is that of the time in
-//! which one thread worked alone.
+//! waits counts as working, so the section is not seen. The reason of a wait that the recording cuts off is
+//! not known. A runtime's tasks continue on any free thread. The lone work of one thread may belong to
+//! another task, and the gain is that of the time in which one thread worked alone.
 //!
 //! ## References
 //! Amdahl: Validity of the single processor approach (1967). Du Bois et al.: Bottle graphs (OOPSLA 2013).
@@ -62,13 +66,13 @@ pub(super) const INFO: Info = Info {
 /// A thread does a fair part of the work if it ran at least this share of what the busiest one ran.
 const FAIR_PART: f64 = 0.1;
 
-/// A pool's thread is woken at least so often by others; fewer may be its start and end.
+/// Minimum number of wakeups of a pool's thread by other threads. Fewer may be its start and end.
 const POOL_WAKEUPS_MIN: usize = 10;
 
 /// Others wait for the lone thread at least for this share of the time that it works alone.
 const WAITED_FOR_MIN: f64 = 0.5;
 
-/// So many samples name a function.
+/// Minimum number of samples to name a function.
 const SAMPLES_MIN: u64 = 5;
 
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
@@ -80,7 +84,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     }
     let workers = workers(scene);
     let (Some((lone, lone_ns)), true) = (serial.lone(), workers >= 2) else { return Ok(Vec::new()) };
-    // A server's event loop beside an idle pool: nobody waits for its work but its clients.
+    // An event loop of a server next to an idle pool: only its clients wait for its work.
     if event_loops::serves_alone(scene.trace, lone) {
         return Ok(Vec::new());
     }
@@ -134,7 +138,8 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
 /// Others that worked alone for this part of the time for which the lone thread did, work alone as often as it.
 const AS_OFTEN: f64 = 0.5;
 
-/// Threads of one job never end at quite the same moment: so much of the run (0 to 1) is no section yet.
+/// Maximum share of the run (0 to 1) for uneven ends. Threads of one job never end at exactly the same
+/// moment.
 const ENDS_MAX: f64 = 0.1;
 
 /// Threads that are alone in turn, each for less than this (ns), hand something to each other, or wait for a lock.
@@ -146,13 +151,13 @@ fn is_anyones(serial: &Serial, lone_ns: u64) -> bool {
     often.count() >= 2
 }
 
-/// And so much is not, if it is what others do, too: nothing keeps these from doing it but how it was handed out.
+/// The same for work that other threads do too. Only the distribution of the work keeps them from doing it.
 const OTHERS_TOO_MAX: f64 = 0.25;
 
-/// What others do for this part of their time (0 to 1) is a part of all threads' work.
+/// Minimum share of other threads' time (0 to 1) in a function, for it to be a part of all threads' work.
 const DONE_BY_OTHERS: f64 = 0.2;
 
-/// What the lone thread does is what another one does as well, when it is not alone.
+/// Whether another thread runs the lone thread's function when it is not alone.
 fn is_done_by_others(scene: &Scene, lone: ThreadId, function: &str) -> bool {
     let own = OwnFrames::new(scene.trace);
     let mut places = Places::new(scene.trace, &own);
@@ -165,11 +170,11 @@ fn is_done_by_others(scene: &Scene, lone: ThreadId, function: &str) -> bool {
     })
 }
 
-/// A wait counts if so much of it was while another thread worked alone: who waits for the end of all that others do waits for
-/// more than that, and counts, by the second, only if nobody else waits.
+/// Minimum share of a wait during which another thread worked alone. A thread that waits for the end of all
+/// other work waits longer. By the second value, its wait counts only if no other thread waits.
 const ALONE_SHARES_MIN: [f64; 2] = [0.8, 0.5];
 
-/// The waits for threads while one worked alone; when that was is known in steps.
+/// The waits for threads while one worked alone. The time of that is known in steps.
 fn charge(scene: &Scene) -> Charge {
     let alone = AloneUntil::new(&scene.derived.occupancy.serial);
     let charges = ALONE_SHARES_MIN.map(|share_min| charge_from(scene, &alone, share_min));
@@ -181,7 +186,7 @@ fn charge_from(scene: &Scene, alone: &AloneUntil, share_min: f64) -> Charge {
     let start = scene.trace.start();
     Charge::of(scene.trace, |slice| {
         let within = alone.at(slice.end.since(start).0) - alone.at(slice.start.since(start).0);
-        // While threads wait for a lock nobody counts as working alone.
+        // While threads wait for a lock, no thread counts as working alone.
         let waits = |class: Class| class.waits_for_threads() && class != Class::LockWait;
         scene.class(slice).is_some_and(waits) && within >= share_min * slice.duration().0 as f64
     })
@@ -245,7 +250,7 @@ fn workers(scene: &Scene) -> usize {
     workers.len()
 }
 
-/// The thing that a thread waited for longest while it waited for threads.
+/// The object with the longest total wait of a thread among its waits for threads.
 fn waits_most_for(scene: &Scene, thread: ThreadId) -> Option<(ProcessId, u64)> {
     let mut by_object: BTreeMap<(ProcessId, u64), u64> = BTreeMap::new();
     for slice in scene.trace.slices.of(thread) {
@@ -263,7 +268,8 @@ fn waiting_ns(scene: &Scene) -> u64 {
     scene.derived.ledger.of(Class::JoinWait) + scene.derived.ledger.of(Class::WorkWait)
 }
 
-/// How long others waited for what leads to this thread, and for what nobody had ended with the recording (ns).
+/// Time (ns) of other threads' waits that lead to this thread, and of waits that had not ended with the
+/// recording.
 fn waited_for(scene: &Scene, lone: ThreadId) -> (u64, u64) {
     let kinds = [HoldKind::Work, HoldKind::Join, HoldKind::Barrier];
     let (mut for_it, mut cut_off) = (0, 0);

@@ -1,26 +1,28 @@
-//! # serial-step: a job of many processes waits for one of them, beside which nothing else goes on
+//! # serial-step: a job of many processes waits for one of them while no other process works
 //!
 //! ## What it sees
-//! Processes that have several children at a time (`make -j`, a test runner, `xargs -P`, a script with `&`), the stretches in which only
-//! one of these is left, and what goes on in these stretches.
+//! Processes that have several children at a time (`make -j`, a test runner, `xargs -P`, a script with `&`),
+//! the times in which only one of these is left, and the work in these times.
 //!
 //! ## Why it hurts
-//! While one step has to be done before all others, or after them, the other CPUs do nothing for the job: more of them, and a greater
-//! `-j`, change nothing about that part (Amdahl's law).
+//! While one step must run before all others, or after them, the other CPUs do nothing for the job. More
+//! CPUs, and a greater `-j`, do not change that part (Amdahl's law).
 //!
 //! ## How it decides
-//! A process has four children or more, two or more of them side by side for a tenth of the run. For a twentieth of the run
-//! or more one child was there alone, its parent waited for it, and hardly more than one thread of the program was
-//! active meanwhile, which belonged to that child. The upper end of the gain is that the work of these stretches went on as far side by side as
-//! that of the others does, on as many CPUs as there are. The lower end is 0: whether it can be divided, or begun earlier, nothing here tells.
+//! A process has four children or more, two or more of them in parallel for a tenth of the run. For a
+//! twentieth of the run or more, one child was alone and its parent waited for it. Hardly more than one
+//! thread of the program was active in that time, and it belonged to that child. The upper bound of the gain
+//! is that the work of these times is as parallel as that of the other children, on as many CPUs as there
+//! are. The lower bound is 0, because it is not known whether the work can be divided, or started earlier.
 //!
 //! ## What to do
-//! Start the long step earlier, beside what does not need it: name in the build's rules what exactly depends on it. Where it comes
-//! last because it is the longest of all, start it first. Divide it, or make it shorter: the function that is named is what it does.
+//! Start the long step earlier, in parallel with work that does not need it: state its exact dependents in
+//! the build's rules. If it comes last because it is the longest step, start it first. Divide it, or make it
+//! shorter: the finding names its function.
 //!
 //! ## Blind spots
-//! Jobs that servers carry out for others (a build farm, a daemon) are no children. A step that waits for the network or a disk
-//! is not one that works: what it waits for is told by other rules.
+//! Jobs that servers run for others (a build farm, a daemon) are no children. A step that waits for the
+//! network or a disk is not active. Other rules report these waits.
 //!
 //! ## References
 //! Amdahl: Validity of the single processor approach (1967).
@@ -45,17 +47,17 @@ pub(super) const INFO: Info = Info {
 
 /// Fewer children are a script's few steps.
 const CHILDREN_MIN: u64 = 4;
-/// Children side by side for this part of the run are a job that can be divided.
+/// Minimum share of the run with parallel children, for a job that can be divided.
 const BESIDE_MIN: f64 = 0.1;
 /// A child that is alone for less of the run is an uneven end.
 const STEP_MIN: f64 = 0.05;
-/// So many threads are active meanwhile on average, at the least and at the most.
+/// Range of the mean number of active threads in that time.
 const ACTIVE: std::ops::RangeInclusive<f64> = 0.5..=1.25;
-/// This part of what is active is the child's.
+/// Minimum share of the activity that belongs to the child.
 const OWN_MIN: f64 = 0.8;
 /// The parent waits for this part of it.
 const WAITED_MIN: f64 = 0.5;
-/// So many steps are named.
+/// Maximum number of steps that are named.
 const TOLD_MAX: usize = 3;
 
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
@@ -129,7 +131,7 @@ fn finding(scene: &Scene, mut job: Job) -> Option<Charged> {
     Some(Charged { finding, charge })
 }
 
-/// The child, or what it has started that does the work.
+/// The child, or its descendant that does the work.
 fn said(trace: &Trace, step: &Step) -> String {
     let name = |process: ProcessId| trace.process_name(process).to_owned();
     let Some((works, _)) = step.busiest else { return name(step.child) };

@@ -1,33 +1,39 @@
 //! # shared-counter: threads write to the same memory all the time
 //!
 //! ## What it sees
-//! Samples of the CPU at accesses to memory, with the address: bytes that threads on different CPUs take from each other
-//! again and again, at least one of them writing: a global counter, a reference count, a statistic, a ticket, the state of
-//! a lock that is taken without ever being waited for.
+//! CPU samples at memory accesses, with the address: bytes that threads on different CPUs repeatedly take
+//! from each other, with at least one writer. Examples: a global counter, a reference count, a statistic, a
+//! ticket, the state of a lock that is taken without waits.
 //!
 //! ## Why it hurts
-//! A CPU that writes to a line of memory takes it from the others, which wait some hundred cycles when they next touch it,
-//! and atomic operations on it happen one after the other, however many CPUs there are.
+//! A CPU that writes to a line of memory removes it from the other CPUs' caches. They wait some hundred
+//! cycles at their next access. Atomic operations on the line are serialized, however many CPUs there are.
 //!
 //! ## How it decides
-//! As false-sharing does, but at least a fifth of the accesses are to bytes that several threads touch, or threads sleep
-//! until a word there changes: then it is a lock's or a queue's, whoever touches which of its fields. That is left to the
-//! rules for locks if its threads wait for locks for a tenth of their time or more; so is memory that is touched without
-//! atomic instructions by such threads, since a lock puts these accesses in order, and a line in which a lock lies for which
-//! threads wait, or enter the kernel, for a hundredth of the run: what the line costs is then in that one's upper end. The
-//! time is the sampled time at these accesses, with its error.
-//! What of it would go is told by moments at which a thread was in the same code while no other that touches the memory ran: if
-//! the accesses took a smaller share of these, the difference is what sharing costs; where little but the accesses is seen
-//! then, the rest passes behind them and is no measure. Without such moments the lower end of the gain is 0,
-//! and the finding is likely at most. Where most of a function's time goes by at the accesses, what stands behind them may wait
-//! with them: the upper end takes that, too, unless the accesses are as slow beside the rest when alone.
+//! Like false-sharing, but at least a fifth of the accesses are to bytes that several threads access, or
+//! threads sleep until a word there changes. In the second case the memory belongs to a lock or a queue,
+//! whichever threads access its fields.
+//!
+//! The rules for locks report three cases instead: memory whose threads wait for locks for a tenth of their
+//! time or more, memory that such threads access without atomic instructions (a lock serializes these
+//! accesses), and a line that contains a contended lock. For such a lock, threads wait, or enter the kernel,
+//! for a hundredth of the run, and its upper bound includes the line's cost.
+//!
+//! The time is the sampled time at these accesses, with its error. The removable part is estimated from
+//! moments at which a thread ran the same code while no other thread that accesses the memory ran. If the
+//! accesses took a smaller share of these moments, the difference is the cost of sharing. If the samples
+//! there show little but the accesses, the rest overlaps with them and is no measure. Without such moments
+//! the lower bound of the gain is 0, and the finding is at most likely. If most of a function's time is at
+//! the accesses, the code after them may wait with them. Then the upper bound includes it, unless the
+//! accesses are as slow relative to the rest when alone.
 //!
 //! ## What to do
-//! Let each thread have its own and add up when somebody asks; count in batches; hand out numbers in ranges; do not touch a
-//! reference count in an inner loop. What is mostly read should not lie beside what is often written.
+//! Give each thread its own counter and sum up on demand. Count in batches. Assign numbers in ranges. Do not
+//! change a reference count in an inner loop. Do not place read-mostly data next to frequently written data.
 //!
 //! ## Blind spots
-//! Those of false-sharing. Memory that threads hand to each other on purpose (a queue without locks) looks the same.
+//! Those of false-sharing. Memory that threads pass to each other on purpose (a lock-free queue) looks the
+//! same.
 //!
 //! ## References
 //! McKenney: Is parallel programming hard (chapter "Counting"). Boyd-Wickizer et al.: An analysis of Linux
@@ -63,7 +69,8 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
     Ok(shared.take(sharing::NAMED_MAX).map(finding).collect())
 }
 
-/// A lock that threads wait for lies in it: that they touch its word, and what it guards beside it, is lock-contention's to tell.
+/// Whether the memory contains a contended lock. lock-contention reports accesses to the lock's word, and to
+/// the data next to it.
 fn holds_contended_lock(scene: &Scene, data: &SharedData) -> bool {
     let locks = scene.derived.locks.iter();
     locks
@@ -71,7 +78,7 @@ fn holds_contended_lock(scene: &Scene, data: &SharedData) -> bool {
         .any(|shared| std::ptr::eq(shared, data))
 }
 
-/// Its threads wait for locks for a good part of their time.
+/// Whether the memory's threads wait for locks for a large part of their time.
 fn is_locked(scene: &Scene, data: &SharedData) -> bool {
     let touches = |thread: ThreadId| data.threads.iter().any(|one| one.thread == thread);
     let threads = scene.derived.ledger.threads.iter().filter(|thread| touches(thread.thread));

@@ -1,33 +1,39 @@
-//! # skewed-workers: of several processes that are alike few have nearly all the work
+//! # skewed-workers: among several similar processes few have nearly all the work
 //!
 //! ## What it sees
-//! Processes of one name that the same parent started, which all speak with one process (a queue, a broker, whoever hands out the work) and
-//! ask another one; how many answers each had, and for how long each was at work.
+//! Processes of one name that the same parent started. They all communicate with one process (a queue, a
+//! broker, a distributor of work), and send requests to another one. It reports the number of responses and
+//! the busy time of each.
 //!
 //! ## Why it hurts
-//! The run takes as long as the busiest has to do. The others wait for work that this one has taken, or that can only go to it, and
-//! more workers change nothing.
+//! The run takes as long as the busiest process. The others wait for work that this process has taken, or
+//! that can only go to it. More workers change nothing.
 //!
 //! ## How it decides
-//! One is at work while it runs, and while it waits for what an answer of the service ended. There must be three alike at the least,
-//! which do not speak with each other, all of them must speak with the same third process, and the busiest must be at work for half as long again as
-//! all are on average, and nearly all the time: one that waits for work as well has no more than there is. Workers that accept connections have one queue
-//! of them, and are none; nor is a busiest one that has several questions under way, which may take any number. The gain's upper end is that difference, as far as nothing else went on while they waited for answers; the
-//! lower end is none: whether the work can be divided, nothing here tells. It is likely where it is known who asks whom, else
+//! A process is busy while it runs, and while it waits for responses of the service. There must be at least
+//! three similar processes that do not communicate with each other. All of them must communicate with the
+//! same third process. The busiest must be busy for at least 1.5 times the mean, and nearly all the time: a
+//! process that also waits for work has no backlog.
+//!
+//! Workers that accept connections share one queue of them, and are left out. So is a busiest process with
+//! several outstanding requests, which may take any number. The upper bound of the gain is that difference,
+//! as far as no other activity overlapped with the waits for responses. The lower bound is 0, because it is
+//! not known whether the work can be divided. The finding is likely if client and server are known, otherwise
 //! a hint.
 //!
 //! ## What to do
-//! Let each take less at a time: the prefetch (`COUNT` of XREADGROUP, `basic.qos`, `max.poll.records`, SQS's maximum number of messages), the
-//! batch of a claim, the chunk of a pool's map. See how work is given away: by a hash, a key or a partition of which one has most?
-//! More partitions, another key, or taking from one queue (work stealing) divide it.
+//! Let each process take less at a time: the prefetch (`COUNT` of XREADGROUP, `basic.qos`,
+//! `max.poll.records`, SQS's maximum number of messages), the batch of a claim, the chunk of a pool's map.
+//! Check how work is distributed: by a hash, a key or a partition that is larger than the others? More
+//! partitions, another key, or one shared queue (work stealing) divide it.
 //!
 //! ## Blind spots
-//! Threads of one process are load-imbalance's and lone-worker's. Workers that were started with different names, or by different
-//! parents, are not known to be alike; services and queues elsewhere are not seen.
+//! load-imbalance and lone-worker report threads of one process. Workers with different names, or with
+//! different parents, are not recognised as similar. Services and queues on other machines are not seen.
 //!
 //! ## References
-//! DeRose, Homer, Johnson: Detecting application load imbalance on high end massively parallel systems (Euro-Par 2007). Dean, Barroso:
-//! The tail at scale (CACM 2013).
+//! DeRose, Homer, Johnson: Detecting application load imbalance on high end massively parallel systems
+//! (Euro-Par 2007). Dean, Barroso: The tail at scale (CACM 2013).
 
 use holdup_events::ProcessId;
 
@@ -47,15 +53,17 @@ pub(super) const INFO: Info = Info {
 
 /// Fewer answers may be a program's beginning.
 const ANSWERS_MIN: u64 = 20;
-/// The busiest is at work for so many times as long as all are on average.
+/// Minimum busy time of the busiest process, as a multiple of the mean.
 const SKEW_MIN: f64 = 1.5;
-/// Of the time in which the service answers, the busiest is at work for so much: else it waits for work, too, and there is no more.
+/// Minimum share of the service's responding time in which the busiest process is busy. Otherwise it also
+/// waits for work, and there is no backlog.
 const BUSY_MIN: f64 = 0.95;
-/// Who waits for more answers at once is at work all the time, however little it has to do.
+/// Maximum mean number of outstanding requests. A process with more is busy all the time, however little work
+/// it has.
 const AT_ONCE_MAX: f64 = 1.5;
-/// Of the run, that must cost this part.
+/// Minimum share of the run that this must cost.
 const SHARE_MIN: f64 = 0.1;
-/// So many of the busiest are named.
+/// Maximum number of the busiest processes that are named.
 const NAMED_MAX: usize = 3;
 
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
@@ -69,12 +77,12 @@ fn told<'a>(scene: &Scene<'a>) -> Option<(&'a Skew, f64)> {
     skewed.filter(|(_, share)| *share >= SHARE_MIN).max_by(|a, b| a.1.total_cmp(&b.1))
 }
 
-/// The waits that are told of.
+/// The reported waits.
 pub(super) fn waits<'a>(scene: &Scene<'a>) -> impl Iterator<Item = &'a Charge> {
     told(scene).map(|(one, _)| &one.waited).into_iter()
 }
 
-/// Whether it is told of questions to that process.
+/// Whether the rule reports requests to that process.
 pub(super) fn tells_of(scene: &Scene, peer: ProcessId) -> bool {
     told(scene).is_some_and(|(one, _)| one.peers.contains(&peer))
 }
@@ -138,7 +146,7 @@ fn finding(scene: &Scene, one: &Skew, share: f64) -> Charged {
     Charged { finding, charge: one.waited.clone().and(trace, &one.slept) }
 }
 
-/// What part of the answers each of the busiest had, and all others together.
+/// The share of the responses of each of the busiest processes, and of all others together.
 fn shares(scene: &Scene, one: &Skew) -> String {
     let all = answers(one).max(1) as f64;
     let part = |answers: u64| percent(answers as f64 / all);

@@ -1,37 +1,44 @@
-//! # spin-wait: threads wait by running
+//! # spin-wait: threads spin while they wait
 //!
 //! ## What it sees
-//! Samples of the CPU inside loops that only wait: loops that read the same memory again until it changes, that tell
-//! the CPU so (`pause`), or that call `sched_yield`. It names the function with the loop, the function of the program
-//! that waits there, the variable that is asked where the code names it, and what other threads did meanwhile.
+//! CPU samples inside loops that only wait: loops that read the same memory until it changes, that contain
+//! `pause`, or that call `sched_yield`. It names the function with the loop, and the waiting function of the
+//! program. It also names the polled variable if the code shows it, and the activity of other threads at the
+//! same time.
 //!
 //! ## Why it hurts
-//! A spinning thread looks busy and gets nothing done. It keeps a CPU from a thread that has work, maybe from the very
-//! thread that it waits for; it burns power, takes boost from its neighbours and contends for the cache line that it asks.
+//! A spinning thread looks busy and makes no progress. It keeps a CPU from a thread with work, possibly from
+//! the thread that it waits for. It uses power, reduces its neighbours' clock boost and contends for the
+//! cache line that it polls.
 //!
 //! ## How it decides
-//! Whether a loop only waits is told from its instructions, not from names: a round of it must leave nothing behind but a
-//! counter, must read what the round before read, and what it reads must decide whether it goes on; or it holds a `pause`.
-//! A search or a sum moves on and is work. The time is the sampled share of the running time, with its error.
-//! The gain is that of the same run replayed without the spinning, widened by the samples' error; at the least, what was spun
-//! for is that others work, and all work is done one after another. Of recordings too long to
-//! replay it lies between the time of the thread that spun least and what even work in place of all spinning would save. Spinning that is
-//! a meeting's, at which others wait for the last to come, is left to load-imbalance and barrier-straggler.
+//! The loop's instructions decide whether it only waits, not names. An iteration must change only a counter,
+//! must read the same memory as the previous one, and the value must decide whether the loop continues. Or
+//! the loop contains a `pause`. A search or a sum advances and is work. The time is the sampled share of the
+//! running time, with its error.
 //!
-//! Loops in which a runtime waits for one and the same thing are told as one, in the words of its descriptor.
+//! The gain is that of the same run replayed without the spinning, widened by the samples' error. The lower
+//! bound assumes that the spinning threads wait for other threads' work, and that all work is serialized. For
+//! recordings that are too long to replay, the gain lies between two values: the time of the thread that spun
+//! least, and the saving if evenly spread work replaced all spinning. load-imbalance and barrier-straggler
+//! report spinning at barriers while the last thread is missing.
+//!
+//! Loops in which a runtime waits for one object are reported as one, with the text of its descriptor.
 //!
 //! ## What to do
-//! If the thread that is waited for ran meanwhile: make what it does shorter, or split what it guards. If it had no
-//! CPU: use no more spinning threads than CPUs, or let them sleep (a mutex or condition variable in place of a spin lock,
-//! `OMP_WAIT_POLICY=passive`).
+//! If the awaited thread ran during the spinning: make its work shorter, or split the data it protects. If it
+//! was runnable: use no more spinning threads than CPUs, or let them sleep (a mutex or condition variable
+//! instead of a spin lock, `OMP_WAIT_POLICY=passive`).
 //!
 //! ## Blind spots
-//! Loops in code that a runtime generated, or whose binary was gone when the recording ended, are not looked at; nor are
-//! loops that wait inside functions that they call (unoptimised code). Short spinning before a sleep is part
-//! of many locks, and worth it as long as it is rare. What ends a wait is not recorded: who ran meanwhile is a hint.
+//! Loops in code that a runtime generated, or whose binary no longer existed at the end of the recording, are
+//! not decoded. Neither are loops that wait inside functions that they call (unoptimised code). Short
+//! spinning before a sleep is part of many locks, and useful as long as it is rare. The event that ends such
+//! a wait is not recorded. Threads that ran at the same time are a hint.
 //!
 //! ## References
-//! Anderson: The performance of spin lock alternatives (1990). Intel: optimization manual, the PAUSE instruction.
+//! Anderson: The performance of spin lock alternatives (1990). Intel: optimization manual, the PAUSE
+//! instruction.
 
 use std::collections::BTreeSet;
 
@@ -52,15 +59,15 @@ pub(super) const INFO: Info = Info {
 
 /// Loops that are named.
 const LOOPS_MAX: usize = 3;
-/// So few samples may be chance.
+/// Minimum number of samples. Fewer may be chance.
 const SAMPLES_MIN: u64 = 10;
-/// From so many on the share is known to a fifth of itself.
+/// Minimum number of samples at which the share is known to a fifth of itself.
 const SAMPLES_SURE: u64 = 30;
-/// A loop is not named if so much of it is the waiting of a meeting that another rule names.
+/// A loop is not named if at least this share of it is waiting at a barrier that another rule reports.
 const TOLD_MIN: f64 = 0.6;
 /// ... and if that rule's remedy would save this part of what the spinning costs.
 const TOLD_SAVES_MIN: f64 = 0.25;
-/// Whoever had no CPU in so large a part of the moments is what made the others wait.
+/// Minimum share of the moments in which a thread was runnable, for it to be the cause of the others' waits.
 const STARVED: f64 = 0.25;
 
 pub(super) fn judge(scene: &Scene) -> Verdict {
@@ -78,7 +85,8 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
     Ok(findings)
 }
 
-/// Most of it is waiting for the last to come to a meeting, of which load-imbalance or barrier-straggler speak.
+/// Whether most of the spinning is waiting for the last thread at a barrier, which load-imbalance or
+/// barrier-straggler reports.
 fn is_told_elsewhere(scene: &Scene, spin: &SpinUse) -> bool {
     // What the meeting's rules would save must be a fair part of what the spinning costs: else they speak of little.
     let speaks = |used: &&SiteUse| {
@@ -147,7 +155,7 @@ fn summary(scene: &Scene, spin: &SpinUse) -> Vec<String> {
     lines
 }
 
-/// What others did while these threads spun.
+/// Sentences on the activity of other threads while these threads spun.
 fn meanwhile(scene: &Scene, spin: &SpinUse) -> Vec<String> {
     let seen = &spin.meanwhile;
     let of = |times: u64| percent(times as f64 / seen.samples.max(1) as f64);

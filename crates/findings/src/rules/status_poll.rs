@@ -1,26 +1,27 @@
-//! # status-poll: a clock or a device's state is asked for again and again
+//! # status-poll: a clock or a device's state is queried at a high rate
 //!
 //! ## What it sees
-//! Syscalls that only ask: what time it is, how much was used, what a device's state is (`ioctl` with the same request on
-//! the same device). Counted exactly, all of them (`--syscalls`) or those in short windows.
+//! Syscalls that only query: the time, the resource usage, a device's state (`ioctl` with the same request on
+//! the same device). The counts are exact, for all calls (`--syscalls`) or in short windows.
 //!
 //! ## Why it hurts
-//! Each question is a way into the kernel and back, mostly for the answer that was there before. Clocks that the program can
-//! read without the kernel cost a fiftieth.
+//! Each query costs an entry into the kernel and a return, mostly for an unchanged result. Clocks that the
+//! program can read without the kernel cost a fiftieth.
 //!
 //! ## How it decides
-//! It fires for a syscall that only asks, if it is called at least 1,000 times a second and takes a tenth of the running time.
-//! Its time is the samples' in it. The gain is that of a replay in which these calls are left out; its lower end keeps a part
-//! of them. Where the same pipe or socket is read or written in tiny pieces, tiny-io tells both.
+//! Such a syscall must be called at least 1,000 times a second and take a tenth of the running time. Its time
+//! is the sampled time in it. The gain is that of a replay without these calls. Its lower bound keeps a part
+//! of them. If the same pipe or socket is read or written in tiny pieces, tiny-io reports both.
 //!
 //! ## What to do
-//! Ask once and keep the answer for as long as it is good enough; count frames or bytes in place of looking at a
-//! clock. Read clocks through the vDSO (`clock_gettime` of glibc; a clock source that the kernel cannot map, such as `hpet`, is
-//! asked by syscall: see `/sys/devices/system/clocksource`). Wait for the device's event in place of asking (`poll`, `epoll`).
+//! Query once and keep the result for as long as it is valid. Count frames or bytes instead of reading a
+//! clock. Read clocks through the vDSO (`clock_gettime` of glibc). A clock source that the kernel cannot map,
+//! such as `hpet`, needs a syscall: see `/sys/devices/system/clocksource`. Wait for the device's event
+//! instead of polling (`poll`, `epoll`).
 //!
 //! ## Blind spots
-//! Clocks read through the vDSO are no syscalls. Whether an `ioctl` asks or acts is not known: only requests that are made again
-//! and again on one device, as most requests to it, are counted.
+//! Clocks read through the vDSO are no syscalls. It is not known whether an `ioctl` queries or acts. Only
+//! requests that are repeated on one device, as most requests to it, are counted.
 //!
 //! ## References
 //! `vdso(7)`, `ioctl(2)`, `time(7)`.
@@ -43,7 +44,7 @@ pub(super) const INFO: Info = Info {
 
 /// x86-64's numbers: ioctl(2), and those that only ask.
 const IOCTL: i32 = 16;
-/// Of all `ioctl`s on a device, the request's part.
+/// Minimum share of a request among all `ioctl`s on a device.
 const REQUEST_SHARE_MIN: f64 = 0.5;
 
 /// `getpid`, `gettimeofday`, `getrusage`, `times`, `getppid`, `getpriority`, `gettid`, `time`, `clock_gettime`,

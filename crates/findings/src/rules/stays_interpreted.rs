@@ -1,28 +1,30 @@
-//! # stays-interpreted: a hot function is interpreted all along
+//! # stays-interpreted: a hot function is never compiled
 //!
 //! ## What it sees
-//! Samples of the CPU in functions of a JVM (HotSpot), and whether they were compiled or interpreted there.
+//! CPU samples in functions of a JVM (HotSpot), compiled or interpreted.
 //!
 //! ## Why it hurts
-//! HotSpot interprets what is new, and compiles what is called often. Compiled code is several times as fast, often ten times or more. What is never
-//! compiled stays slow for as long as the program runs, however hot it is, and nothing says so: in a profile it looks
-//! like any function that has much to do. Threads that interpret the same function take its counters' cache lines from each
-//! other besides.
+//! HotSpot interprets new code, and compiles frequently called code. Compiled code is several times as fast,
+//! often ten times or more. Code that is never compiled stays slow for as long as the program runs, however
+//! hot it is. A profile does not show this: the function looks like any other busy function. Threads that
+//! interpret the same function also contend for its counters' cache lines.
 //!
 //! ## How it decides
-//! It fires if a quarter of the useful running time and more is in one function itself while that is interpreted, and still so a second
-//! behind its first sample: HotSpot compiles what is hot within tenths of a second. The upper end of the gain is that all this running
-//! went; the lower end is half of it, since compiled code takes half as long at the most.
+//! At least a quarter of the useful running time must be in one function itself while it is interpreted, and
+//! still a second after its first sample. HotSpot compiles hot code within tenths of a second. The upper
+//! bound of the gain removes all this running time. The lower bound is half of it, because compiled code
+//! takes at most half as long.
 //!
 //! ## What to do
-//! A method of more than 8000 bytes of bytecode is never compiled (`HugeMethodLimit`): split it, which generated code (parsers, rules,
-//! mappers, JSP pages) needs most, or `-XX:-DontCompileHugeMethods`. Else ask why: `-XX:+PrintCompilation` says `COMPILE SKIPPED` or
-//! `made not compilable`; a full code cache stops the compiler (`-XX:ReservedCodeCacheSize`, and a warning on stderr); `-Xint`, and `exclude` in
-//! `-XX:CompileCommand`, keep it from compiling at all.
+//! A method of more than 8000 bytes of bytecode is never compiled (`HugeMethodLimit`). Split it (mostly
+//! generated code: parsers, rules, mappers, JSP pages), or use `-XX:-DontCompileHugeMethods`. For other
+//! methods, `-XX:+PrintCompilation` shows the reason: `COMPILE SKIPPED` or `made not compilable`. A full code
+//! cache stops the compiler (`-XX:ReservedCodeCacheSize`, and a warning on stderr). `-Xint`, and `exclude` in
+//! `-XX:CompileCommand`, disable compilation.
 //!
 //! ## Blind spots
-//! Other languages' interpreters are not told from what they interpret. Where HotSpot's names are not known (another process' user, a
-//! JVM without symbols) neither is this.
+//! Interpreters of other languages are not distinguished from the code that they interpret. Without HotSpot's
+//! names (another user's process, a JVM without symbols) the rule does not apply.
 //!
 //! ## References
 //! OpenJDK `globals.hpp` (DontCompileHugeMethods, HugeMethodLimit), `compilationPolicy.cpp`; java(1).

@@ -1,39 +1,53 @@
 //! # stop-the-world-latecomer: collections wait for one thread to stop
 //!
 //! ## What it sees
-//! Each time that a runtime stopped all threads: who asked, when each thread came to the barrier, who came last, and
-//! why that one was late. The runtime tells it itself (OCaml 5's runtime events).
+//! Each stop-the-world pause of a runtime: the requesting thread, the arrival of each thread at the barrier,
+//! the last thread, and the cause of its lateness. The runtime reports these itself (OCaml 5's runtime
+//! events).
 //!
 //! ## Why it hurts
-//! Nobody goes on before the last has come. A thread that has lost its CPU, sleeps in a call or runs a long loop without
-//! a poll stops everybody for as long, many times a second; and the more threads, the likelier that one of them is late.
+//! No thread continues before the last one has arrived. A thread that has lost its CPU, sleeps in a call or
+//! runs a long loop without a poll delays all threads by as long, many times a second. With more threads, a
+//! late one is more likely.
 //!
 //! ## How it decides
-//! The cost is what the others waited for the last, from the request on. It fires if that is worth a reader's time.
-//! The upper end of the gain is that no thread had been late: the mean of what the members waited. The lower end
-//! counts only time in which the last was ready to run and did not, after all others had come. Waiting at the end of a
-//! collection, and retries of threads that want to stop the others at the same time, are in `holdup report gc`. They are
-//! in the upper end, with the time without a CPU, if there is a domain that hardly allocates, another thread answers for it,
-//! and a tenth of the lateness or more is that the last was woken first, or it had no CPU for a tenth of what the others waited:
-//! such a domain is late at each step. How long it had none, beyond what others worked meanwhile, is then a lower end.
+//! The cost is the other threads' wait for the last one, from the request on. The finding needs a sufficient
+//! cost. The upper bound of the gain is that no thread was late: the mean wait of the members. The lower
+//! bound counts only time in which the last thread was runnable and did not run, after the arrival of all
+//! others.
 //!
-//! Each pause has one cause, the one that took most of its lateness: the last waited for a CPU (and who had it); it slept
-//! with nothing to do, or answers for a thread that does, and was woken late; it ran on without looking whether somebody
-//! wants it to stop; it was in page faults; it slept in a call in which nobody may answer for it; its CPU was throttled
-//! or stolen; or who asked lost the CPU before it had asked all. Shares are of the lateness. What it ran is sampled, the rest is exact.
+//! `holdup report gc` shows waits at the end of a collection, and retries of threads that want to stop the
+//! others at the same time. The upper bound includes these, and the time without a CPU, in one case. A domain
+//! hardly allocates, and its backup thread takes part instead. Also, a tenth of the lateness or more is that
+//! the last thread was woken first, or it was runnable for a tenth of the others' waits. Such a domain is
+//! late at each step. The time in which it was runnable, minus the others' work in that time, is then the
+//! lower bound.
+//!
+//! Each pause has one cause, which took most of its lateness:
+//!
+//! - The last thread was runnable (with the occupant of its CPU).
+//! - It slept while idle, or is the backup thread of an idle one, and was woken late.
+//! - It ran on without a check for the request.
+//! - It was in page faults.
+//! - It slept in a call in which no other thread may take part for it.
+//! - Its CPU was throttled or stolen.
+//! - The requesting thread lost its CPU before it had sent all requests.
+//!
+//! Shares are of the lateness. The running code is sampled, the rest is exact.
 //!
 //! ## What to do
-//! Late for want of a CPU: use fewer threads than CPUs, or keep other programs off them. Woken late: have idle domains
-//! end, or wait in fewer of them; each takes part in every pause. Ran on: in C, let the runtime's lock go around the call
-//! (`caml_enter_blocking_section`); in OCaml, let long straight code allocate or call `Domain.cpu_relax` now and then.
-//! Asleep in a call: let the lock go around it. Page faults: touch memory in advance, or keep it. And collect less often:
-//! a larger minor heap (`OCAMLRUNPARAM=s=…`) makes as many fewer pauses. Where the program asks for most of the stops itself
-//! (Go's `runtime.ReadMemStats`), only to ask less often helps.
+//! Late because runnable: use fewer threads than CPUs, or keep other programs off them. Woken late: let idle
+//! domains exit, or use fewer waiting domains, because each takes part in every pause. Ran on: in C, release
+//! the runtime's lock around the call (`caml_enter_blocking_section`). In OCaml, let long straight code
+//! allocate or call `Domain.cpu_relax` at times. Asleep in a call: release the lock around it. Page faults:
+//! touch memory in advance, or keep it. Also collect less often: a larger minor heap (`OCAMLRUNPARAM=s=…`)
+//! makes proportionally fewer pauses. If the program requests most pauses itself (Go's
+//! `runtime.ReadMemStats`), only fewer requests help.
 //!
 //! ## Blind spots
-//! Only runtimes that tell their pauses are seen. A thread that answers for one blocked in a call is a thread of its own:
-//! if it is late, it was woken late or had no CPU. What a lost event told is missing. Lateness of less than 20 µs has no
-//! cause but that a request is seen at the next poll.
+//! Only runtimes that report their pauses are seen. The backup thread of a domain blocked in a call is a
+//! separate thread: if it is late, it was woken late or was runnable. Facts of lost events are missing.
+//! Lateness of less than 20 µs has no cause, because a request is only seen at the next poll.
 //!
 //! ## References
 //! OCaml manual, *Runtime tracing with runtime events*. ocaml/ocaml issues 11818 and 13358.
@@ -56,7 +70,7 @@ pub(super) const INFO: Info = Info {
     of_waits_alone: false,
 };
 
-/// From so many pauses on it is no chance.
+/// Minimum number of pauses for a sure finding.
 const PAUSES_SURE: u64 = 20;
 
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
@@ -75,7 +89,7 @@ fn process(scene: &Scene, used: &SiteUse) -> Option<ProcessId> {
     scene.derived.rendezvous.sites.get(used.site as usize).map(|site| site.process)
 }
 
-/// What a domain waited in collections in which others took part that have nothing to do (ns).
+/// Time (ns) that a domain waited in collections with idle participants.
 fn for_idle_ns(scene: &Scene, used: &SiteUse) -> f64 {
     let process = process(scene, used).filter(|process| collecting::idle_domains(scene, *process) > 0);
     process.map_or(0.0, |process| collecting::waited_most_ns(scene, process) as f64)
@@ -125,7 +139,7 @@ fn charged(scene: &Scene, used: &SiteUse) -> Charged {
     lateness::finding(scene, used, finding)
 }
 
-/// Who asks for most of the stops, where the program does itself.
+/// The function that requests most pauses, if the program does so itself.
 fn asked(scene: &Scene, process: ProcessId) -> Option<Requested> {
     let is_its =
         |thread: ThreadId| scene.trace.threads.get(thread.index()).is_some_and(|row| row.process == process);
@@ -154,7 +168,7 @@ fn advice(scene: &Scene, process: Option<ProcessId>, causes: &[CauseUse], with_i
     advice
 }
 
-/// What helps against a cause.
+/// Advice for a cause.
 fn against(scene: &Scene, used: &CauseUse) -> Option<String> {
     let place = used.place.map_or_else(|| "such calls".to_owned(), |place| scene.trace.frame_name(place));
     match used.cause {

@@ -1,30 +1,34 @@
-//! # subprocess-per-item: a process is started for every little piece of work
+//! # subprocess-per-item: a process is started for every small piece of work
 //!
 //! ## What it sees
-//! Processes that one process starts one after the other, how short they live, and how long threads wait for
-//! them to end.
+//! Processes that one process starts one after another, their lifetime, and the time that threads wait for
+//! their exit.
 //!
 //! ## Why it hurts
-//! A process costs about a millisecond before its first line runs: fork copies page tables, exec maps and links,
-//! the interpreter starts. Work that takes less than that is better done by a call.
+//! A process costs about a millisecond before its first line runs: fork copies page tables, exec maps and
+//! links, the interpreter starts. Work that takes less than that should be a function call.
 //!
 //! ## How it decides
-//! It fires if a process starts many children that live shortly (most of its children do; those that are young when the recording
-//! ends tell nothing), and its threads wait for them. The upper end of the gain is that the waiting were not, for as long as any of
-//! these children ran or wanted to: their work done inside took no time. What they slept or waited for themselves is not counted, nor
-//! is what children did that lived longer. The lower end is the children's sampled running time inside the kernel, which is nearly all
-//! for starting and ending, spread over as many as ran side by side, as far as the parent waited for it. Where the parent hardly waits
-//! (a server that forks a process for each connection), the upper end is that they did not run at all, on CPUs that the program keeps
-//! busy; the lower end is none: what they do may be what is asked for.
+//! A process must start many short-lived children, and its threads must wait for them. (Most of its children
+//! must be short-lived. Those that are young at the end of the recording do not count.) The upper bound of
+//! the gain removes the waits while any of these children was running or runnable: their work inside the
+//! parent takes no time. The children's own sleeps and waits are not counted, nor is the work of children
+//! that lived longer. The lower bound is the children's sampled running time inside the kernel, which is
+//! nearly all start and exit. It is divided by the number of parallel children, and limited to the parent's
+//! waits.
+//!
+//! If the parent hardly waits (a server that forks a process for each connection), the upper bound is that
+//! the children do not run at all, on CPUs that the program keeps busy. The lower bound is 0, because their
+//! work may be necessary.
 //!
 //! ## What to do
-//! Call a library in place of a program; start one process and send it all the items (`xargs` without `-n 1`, a
-//! co-process, a batch option); keep connections open to a server that has a process for each (a pool that keeps as many as are used);
-//! in shell scripts use the shell's own means in place of `sed`, `cut`, `expr`.
+//! Call a library instead of a program. Start one process and send it all the items (`xargs` without `-n 1`,
+//! a co-process, a batch option). Keep connections to a server that has a process for each open (a pool with
+//! as many as are used). In shell scripts use the shell's built-ins instead of `sed`, `cut`, `expr`.
 //!
 //! ## Blind spots
-//! Children that do much work in a short time look the same: whether starting or working costs, only the split of
-//! their running time tells, and the linker's and interpreter's own start counts as work.
+//! Children that do much work in a short time look the same. Only the split of their running time shows
+//! whether start-up or work is the cost. The linker's and the interpreter's own start counts as work.
 //!
 //! ## References
 //! Baumann et al.: A fork() in the road (HotOS 2019). Linux `vfork(2)`, `posix_spawn(3)`.
@@ -56,23 +60,24 @@ const CHILDREN_MIN: usize = 20;
 /// Children that live longer (median, ns) do more than start.
 const LIFE_MAX_NS: u64 = 100_000_000;
 
-/// Children that nobody waits for are likely a cause from this part of the run on.
+/// Minimum share of the run for a likely finding about children for which no thread waits.
 const MUCH: f64 = 0.1;
 
 /// The short-lived children of one process.
 #[derive(Default)]
 struct Brood {
-    /// Of those that live shortly.
+    /// Lifetimes of the short-lived children.
     lives_ns: Vec<u64>,
     /// How many of them ended.
     ended: usize,
     /// How many live longer.
     others: usize,
     kernel_ns: u64,
-    /// They took memory back, waits and all: not for starting, a call in their place had to, as well.
+    /// Time in which they reclaimed memory, including waits. It is not start-up time, because a call instead
+    /// of a process would reclaim it too.
     taken_back_ns: u64,
     running_ns: u64,
-    /// Those that live shortly.
+    /// The short-lived children.
     short: BTreeSet<ProcessId>,
     names: BTreeMap<String, u64>,
 }
@@ -137,13 +142,13 @@ fn broods(scene: &Scene) -> BTreeMap<ProcessId, Brood> {
     broods
 }
 
-/// Whether a child did no more than a little piece of work; none if the recording ends before that is known.
+/// Whether a child did only a small piece of work. `None` if the recording ends before that is known.
 pub(super) fn lives_shortly(thread: &Thread) -> Option<bool> {
     let is_young = thread.end.since(thread.start).0 <= LIFE_MAX_NS;
     (!is_young || !thread.alive_at_end).then_some(is_young)
 }
 
-/// For how long any of those that live shortly was in such a state (ns): side by side, they take no longer.
+/// Time (ns) in which any of the short-lived children was in such a state. Parallel children count once.
 fn any_ns(scene: &Scene, brood: &Brood, is_one: impl Fn(ThreadState) -> bool) -> u64 {
     let trace = scene.trace;
     let theirs = trace.target_threads().filter(|id| brood.short.contains(&trace.threads[id.index()].process));
@@ -151,14 +156,14 @@ fn any_ns(scene: &Scene, brood: &Brood, is_one: impl Fn(ThreadState) -> bool) ->
     Cover::of(slices.map(|slice| (slice.start, slice.end)).collect()).length_ns()
 }
 
-/// What a process's threads wait for the end of children.
+/// The waits of a process's threads for the exit of children.
 fn waited(scene: &Scene, parent: ProcessId) -> Charge {
     let is_parent =
         |id: ThreadId| scene.trace.threads.get(id.index()).is_some_and(|thread| thread.process == parent);
     Charge::of(scene.trace, |slice| scene.class(slice) == Some(Class::ChildWait) && is_parent(slice.thread))
 }
 
-/// What the thread waited that waited longest (ns).
+/// The longest total wait of a thread (ns).
 fn longest_ns(scene: &Scene, charge: &Charge) -> u64 {
     let mut by_thread: BTreeMap<ThreadId, u64> = BTreeMap::new();
     for slice in charge.slices(scene.trace) {
@@ -176,7 +181,7 @@ fn subject(scene: &Scene, parent: ProcessId, brood: &Brood) -> String {
     }
 }
 
-/// Nobody waits for their end; but they run, and the CPUs are needed.
+/// The finding for children for whose exit no thread waits, but that use CPUs which are needed.
 fn unwaited(scene: &Scene, parent: ProcessId, brood: &Brood) -> Charged {
     let trace = scene.trace;
     let whose = trace.process_name(parent);
@@ -214,7 +219,7 @@ fn finding(scene: &Scene, parent: ProcessId, brood: Brood, charge: Charge) -> Ch
     let trace = scene.trace;
     let longest = longest_ns(scene, &charge) as f64;
     let lived_ns: u64 = brood.lives_ns.iter().sum();
-    // What they sleep or wait for themselves, a call in their place would, too.
+    // A call instead of the children would sleep and wait as long.
     let busy_ns = any_ns(scene, &brood, |state| state == ThreadState::Running || state.waits_for_cpu());
     let high = scene.of_wall(longest.min(busy_ns as f64)).clamp(0.0, 1.0);
     let starting_ns = brood.kernel_ns.saturating_sub(brood.taken_back_ns) as f64;
@@ -234,7 +239,7 @@ fn finding(scene: &Scene, parent: ProcessId, brood: Brood, charge: Charge) -> Ch
             ),
             in_kernel(&brood),
         ],
-        // Of the waiting, no more than they lived: the rest is for others.
+        // The cost is at most their lifetime. Longer waits are for other children.
         cost_ns: charge.ns().min(lived_ns),
         gain: Gain { low: scene.of_wall(surely_ns).min(high), high },
         likely: None,

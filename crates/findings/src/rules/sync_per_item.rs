@@ -1,30 +1,32 @@
 //! # sync-per-item: data is forced to the disk item by item
 //!
 //! ## What it sees
-//! Threads blocked in `fsync`, `fdatasync` and their kin: how often, for how long, and whether a CPU was
-//! idle meanwhile.
+//! Threads blocked in `fsync`, `fdatasync` and similar calls: how often, for how long, and whether a CPU was
+//! idle at the same time.
 //!
 //! ## Why it hurts
-//! A sync costs the device's full latency, a fraction of a millisecond to tens of them, however little it
-//! makes durable. A log that is synced for each line goes at the speed of syncs, not of lines.
+//! A sync costs the device's full latency, a fraction of a millisecond to tens of them, however little data
+//! it writes. A log that is synced for each line runs at the rate of syncs, not of lines.
 //!
 //! ## How it decides
-//! It fires if most of the threads' waiting for the disk is in syncs, they are many, and the threads that
-//! sync wait for that at least a third as long as they run. Threads that compute much between two syncs
-//! make batches durable, not items: blocking-io judges their waits. The gain is counted as for blocking-io: at most that nobody had to
-//! wait, nor ran in the calls (sampled); at least that each active thread overlapped its syncs with its own computing. Where a
-//! runtime's threads carry tasks (goroutines), whose thread a task went on in is what a replay keeps: the upper end is this one
-//! there. A batch of n items makes the cost of syncs about n times smaller, so
-//! large batches come close to the upper end.
+//! Most of the threads' waits for the disk must be in syncs, the syncs must be many, and the syncing threads
+//! must wait for them at least a third as long as they run. Threads that compute much between two syncs write
+//! batches, not items. blocking-io judges their waits. The gain is computed as for blocking-io. Upper bound:
+//! no thread waits, nor runs in the calls (sampled). Lower bound: each active thread overlaps its syncs with
+//! its own computing.
+//!
+//! If a runtime's threads carry tasks (goroutines), a replay keeps the thread on which a task continued. Then
+//! the upper bound is this one. A batch of n items makes the cost of syncs about n times smaller, so large
+//! batches come close to the upper bound.
 //!
 //! ## What to do
-//! Sync once for a batch of items (group commit): collect what arrives while the last sync runs, and make
-//! it durable with the next. Or sync on a thread of its own while the others go on.
+//! Sync once for a batch of items (group commit): collect the items that arrive during a sync, and write them
+//! with the next one. Or sync on a separate thread while the others continue.
 //!
 //! ## Blind spots
 //! Files opened with `O_SYNC` or `O_DSYNC` pay the same for each write, but show as waits in `write`:
-//! blocking-io names those. Syncs that are fast (a cache that is safe against power loss) do not show.
-//! Durability of each item by itself may be what the program promises; then only grouping helps.
+//! blocking-io names those. Fast syncs (a cache with power-loss protection) do not show. If the program
+//! guarantees the durability of each item, only grouping helps.
 //!
 //! ## References
 //! Linux `fsync(2)`. Helland, Sammer, Lyon et al.: Group commit timers and high volume transaction systems
@@ -53,8 +55,8 @@ const SYNC_SHARE_MIN: f64 = 0.5;
 /// Fewer syncs than this are not one an item.
 const SYNCS_MIN: u64 = 20;
 
-/// Of the time in which a thread runs or waits for syncs, this share in syncs: less, and what it does between two of
-/// them is more than an item.
+/// Minimum share of syncs in the time that a thread runs or waits for syncs. With less, its work between two
+/// syncs is more than an item.
 const SYNC_OF_WORK_MIN: f64 = 0.25;
 
 fn is_sync(call: &DiskWaits) -> bool {
@@ -119,7 +121,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     Ok(vec![Charged { finding, charge: Charge::of(scene.trace, |slice| is_sync_wait(scene, slice)) }])
 }
 
-/// So much of the waiting the calls must run for that it is told.
+/// Minimum running time in the calls, as a share of the waiting, to be reported.
 const CPU_TOLD: f64 = 0.1;
 
 fn summary(scene: &Scene, (waits, ns): (u64, u64), cpu_ns: u64) -> Vec<String> {

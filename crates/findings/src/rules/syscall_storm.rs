@@ -1,40 +1,41 @@
-//! # syscall-storm: CPU time goes into many small syscalls
+//! # syscall-storm: CPU time is spent in many small syscalls
 //!
 //! ## What it sees
-//! On-CPU samples that fell inside syscalls, by syscall; and whether these samples come one by one between
-//! others, as those of many short calls do, or in runs, as those of a few long calls do. Where calls were counted
-//! (exactly, in short windows): how many there are a second, and what one takes.
+//! On-CPU samples inside syscalls, by syscall. It sees whether these samples alternate with others, as those
+//! of many short calls do, or come in runs, as those of a few long calls do. If calls were counted (exactly,
+//! in short windows): their rate, and the time of one call.
 //!
 //! ## Why it hurts
-//! Each call pays for entering and leaving the kernel, for its checks and its locks, whatever it moves. A
-//! byte at a time costs about as much a call as a page at a time.
+//! Each call pays for entry to and exit from the kernel, for its checks and its locks, whatever amount of
+//! data it moves. A call for one byte costs about as much as a call for a page.
 //!
 //! ## How it decides
-//! It needs 200 samples, and fires if at least a fifth of the running time is inside syscalls even at the
-//! lower end of the share's 95 % interval. Then it looks for calls that are few and long. If the costliest syscall
-//! was counted, its CPU time (sampled) over its calls tells: a call of less than 5 µs on average is short, at 95 %
-//! confidence; one of more is not, and the rule stays silent. Where that cannot be told: if a sample
-//! inside a syscall is followed by another inside much more often than chance would have it, or if most
-//! samples are in the kernel's routines that copy and clear memory, it stays silent. The upper end of the
-//! gain is that all this time were gone; the lower end is the part of the samples that are in the kernel's
-//! entry and exit code, where their names are known, else 0.
+//! It needs 200 samples. At least a fifth of the running time must be inside syscalls even at the lower end
+//! of the share's 95 % interval. Then it excludes calls that are few and long. If the costliest syscall was
+//! counted, the mean time of a call is its CPU time (sampled) over its calls. A call of less than 5 µs on
+//! average is short, at 95 % confidence. With a longer one there is no finding. Without a count, there is no
+//! finding if samples inside a syscall follow each other much more often than by chance, or if most samples
+//! are in the kernel's routines that copy and clear memory. The upper bound of the gain removes all this
+//! time. The lower bound is the share of the samples in the kernel's entry and exit code, if its names are
+//! known, otherwise 0.
 //!
-//! Messages are not for a buffer: where most of the costliest calls are on sockets, or on those of a service, on which as many
-//! pieces come as go, the rule stays silent.
+//! Messages do not benefit from a buffer. If most of the costliest calls are on sockets or on a service's
+//! descriptors, with as many messages received as sent, there is no finding.
 //!
-//! Of io_uring's `io_uring_enter` it says how many requests go with a call, and with `--syscalls` what these are and take.
+//! For io_uring's `io_uring_enter` it reports the number of requests per call, and with `--syscalls` their
+//! kinds and times.
 //!
-//! Where it is known what is wrong with the calls (tiny-io, retry-storm, status-poll), that rule tells it.
+//! If tiny-io, retry-storm or status-poll identifies the reason for the calls, that rule reports it.
 //!
 //! ## What to do
-//! Move more with each call: buffer reads and writes, `readv`/`writev`, `sendmmsg`, io_uring; keep what
-//! does not change (time, pid, file status) instead of asking again.
+//! Move more data with each call: buffer reads and writes, `readv`/`writev`, `sendmmsg`, io_uring. Cache
+//! constant values (time, pid, file status) instead of querying them again.
 //!
 //! ## Blind spots
-//! Where calls are not counted (`--budget 0`, the lower rungs, runs of less than a second), calls shorter than the sampling interval but
-//! still long enough to be worth their entry (a megabyte read at once) look like a storm if the kernel's
-//! function names are missing. A program that does nothing but one syscall is judged by the kernel's
-//! function names alone.
+//! Without counted calls (`--budget 0`, the backends `perf` and `proc`, runs of less than a second), some
+//! long calls look like a storm if the kernel's function names are missing. They are shorter than the
+//! sampling interval but long enough to be worth their entry, for example a read of a megabyte. A program
+//! that only makes one syscall is judged by the kernel's function names alone.
 //!
 //! ## References
 //! Soares, Stumm: FlexSC (OSDI 2010). Wald, Wolfowitz: On a test whether two samples are from the same
@@ -67,10 +68,10 @@ const SHARE_MIN: f64 = 0.2;
 /// Less than this part of the expected alternations means runs: long calls.
 const ALTERNATION_MIN: f64 = 0.5;
 
-/// So many expected alternations allow a judgement.
+/// Minimum number of expected alternations for a judgement.
 const ALTERNATIONS_ENOUGH: f64 = 5.0;
 
-/// So many samples with names allow a judgement by them.
+/// Minimum number of samples with names for a judgement by names.
 const NAMED_ENOUGH: u64 = 30;
 
 /// Bulk work in this share of the named samples means that the size of the calls costs, not their number.
@@ -88,11 +89,13 @@ const FUTEX: i32 = 202;
 /// … and of sched_yield(2).
 const SCHED_YIELD: i32 = 24;
 
-/// Where so many of the calls are messages of requests and answers, no buffer makes fewer of them.
+/// Maximum share of the calls that are messages with requests and responses. A buffer does not reduce their
+/// number.
 const MESSAGES_MAX: f64 = 0.5;
 
-/// x86-64's numbers of clone, fork, vfork, execve, exit, exit_group, execveat and clone3: calls that begin or end a thread, a process
-/// or a program. No buffer makes fewer of them; subprocess-per-item and thread-per-item judge them.
+/// x86-64's numbers of clone, fork, vfork, execve, exit, exit_group, execveat and clone3: calls that begin or
+/// end a thread, a process or a program. A buffer does not reduce their number. subprocess-per-item and
+/// thread-per-item judge them.
 const BEGIN_OR_END: [i32; 8] = [56, 57, 58, 59, 60, 231, 322, 435];
 
 /// Whether fewer of these calls are no remedy: lock-contention and spin-wait judge what waiting costs.
@@ -167,7 +170,7 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
     }])
 }
 
-/// Where more of the calls fail than this, that is what they do.
+/// Minimum share of failing calls for failures to be reported as the calls' purpose.
 const FAILING_MIN: f64 = 0.5;
 /// An interrupted call, a descriptor that is not ready yet, a connection that is under way: these are no failures.
 const NOT_FAILURES: [u64; 3] = [4, 11, 115];
@@ -234,14 +237,15 @@ fn by_time(ranked: &[&SyscallUse]) -> String {
     ranked.iter().take(3).map(said).collect::<Vec<_>>().join(", ")
 }
 
-/// Whether a call is short, by the calls that were counted; `None` if they don't tell.
+/// Whether a call is short, by the counted calls. `None` if the counts do not decide.
 fn short_by_count(call: &SyscallUse) -> Option<bool> {
     let each = call.call?;
     let (mean, margin) = (each.cpu_ns as f64, each.error_ns? as f64);
     if mean + margin < SHORT_NS {
         return Some(true);
     }
-    // The number of calls is below the fraction's line: were there so much more of them, each would be as much shorter.
+    // The number of calls is the denominator. With more calls by that margin, each would be shorter by the
+    // same factor.
     (mean / (1.0 + margin / mean.max(1.0)) > SHORT_NS).then_some(false)
 }
 
@@ -280,7 +284,7 @@ fn inside(sample: &SampleRow) -> bool {
     sample.in_kernel && sample.syscall >= 0 && !is_not_repeated(sample.syscall)
 }
 
-/// What the samples look like in their order.
+/// The order of the samples.
 #[derive(Default)]
 struct Pattern {
     all: u64,
@@ -288,7 +292,8 @@ struct Pattern {
     /// Neighbouring samples of a thread of which one is inside a syscall, one is not: seen, and by chance.
     alternations: u64,
     alternations_by_chance: f64,
-    /// Samples inside whose kernel function is known; of these, in bulk routines, and in entry or exit code.
+    /// Samples inside syscalls with a known kernel function. Of these, those in bulk routines, and those in
+    /// entry or exit code.
     named: u64,
     bulk: u64,
     entry: u64,
@@ -325,7 +330,7 @@ impl Pattern {
         }
     }
 
-    /// Entry and exit code as a share of all samples, if names tell.
+    /// Entry and exit code as a share of all samples, if there are enough names.
     fn entry_share(&self) -> Option<f64> {
         let enough = self.named >= NAMED_ENOUGH;
         enough.then(|| self.entry as f64 / self.named as f64 * self.inside as f64 / self.all as f64)

@@ -1,29 +1,33 @@
 //! # task-lock: tasks wait for a lock, and the runtime's threads idle
 //!
 //! ## What it sees
-//! Tasks that a runtime carries on its threads (goroutines) which wait for a lock, while threads of the runtime have nothing to
-//! run. Probes tell each wait: since when, for which lock, from where in the program, and who let the lock go. Where there were
-//! none, who lets such a lock go and so wakes a thread: the stack with which that is woken says so.
+//! Tasks that a runtime carries on its threads (goroutines) and that wait for a lock, while threads of the
+//! runtime are idle. Probes record each wait: its start, its lock, its place in the program, and the
+//! releasing task. Without probes, the stack of a thread that releases such a lock and so wakes a thread
+//! shows the wait.
 //!
 //! ## Why it hurts
-//! A task that waits for a lock sleeps without the kernel's knowing: its thread takes another task, or idles. Where
-//! many tasks want one lock, the program looks as if it had nothing to do, on CPUs that are idle.
+//! The kernel does not see a task that waits for a lock: its thread takes another task, or idles. If many
+//! tasks need one lock, the program seems to have no work, on idle CPUs.
 //!
 //! ## How it decides
-//! It adds up the waits for something to do beside which tasks waited for a lock for most of their length, not more at once than
-//! tasks that waited; where waits were not told, as many as waited when they were, and those that ended as a lock was let go. The
-//! upper end of the gain is that these threads had run meanwhile on CPUs that were idle, and that nobody ran in functions which are
-//! called only where somebody waits; the lower end is 0, since what is done under a lock may have to be done in turn. It is a hint
-//! only where no wait was told and no running thread was sampled in functions of contended locks.
+//! It adds up the idle waits of threads during which tasks waited for a lock for most of their length, at
+//! most as many at once as tasks that waited. If waits were not recorded, it uses the mean number from the
+//! recorded windows, and the idle waits that a lock's release ended. The upper bound of the gain is that
+//! these threads had run on idle CPUs, without the time in functions that are only called if a thread waits.
+//! The lower bound is 0, because the work under a lock may have to be serialized. The finding is a hint only
+//! if no wait was recorded and no running thread was sampled in functions of contended locks.
 //!
 //! ## What to do
-//! As for any lock: hold it for less time, split it, or collect per task and merge once. What whoever held it did meanwhile says
-//! which: who waits for a disk or a peer should do so before or behind the lock.
+//! As for any lock: hold it for less time, split it, or accumulate per task and merge once. The holder's
+//! state shows the remedy: a holder that waits for a disk or a peer should do so before or after it holds the
+//! lock.
 //!
 //! ## Blind spots
-//! Waits are recorded with BPF (before Linux 6.6 as root only) where the runtime's functions are found (Go 1.17 and later, stripped or not). Where tasks
-//! wait more than some thousand times a second, they are looked at in windows of each second; what is said of them is of these. A
-//! holder is whoever let the lock go to the next waiter: others may have had it in between. Channels are no locks.
+//! Waits are recorded with BPF (before Linux 6.6 as root only) if the runtime's functions are found (Go 1.17
+//! and later, stripped or not). If tasks wait more than some thousand times a second, they are recorded in
+//! windows of each second, and all figures are of these. The holder is the task that released the lock to the
+//! next waiter. Other tasks may have held it in between. Channels are no locks.
 //!
 //! ## References
 //! Go: `sync/mutex.go`, `runtime/sema.go`; runtime/pprof, the mutex profile.
@@ -52,18 +56,18 @@ pub(super) const INFO: Info = Info {
 
 /// Fewer such wakeups may be the start and the end of the tasks.
 const WAKEUPS_MIN: u64 = 50;
-/// Fewer waits that were told are no habit.
+/// Minimum number of recorded waits.
 const WAITS_MIN: u64 = 10;
 
-/// So many samples in functions of contended locks are no chance.
+/// Minimum number of samples in functions of contended locks. Fewer may be chance.
 const SAMPLES_MIN: usize = 5;
-/// Locks that are named beside the first, with so much of the waiting (0 to 1).
+/// Maximum number of locks that are named after the first, and their minimum share of the waiting (0 to 1).
 const OTHERS_MAX: usize = 2;
 const OTHERS_SHARE_MIN: f64 = 0.1;
-/// What holders did is told if it is so much of the time, and advised about from so much on (0 to 1).
+/// Minimum shares of the time (0 to 1) for a holder's state to be reported, and for advice about it.
 const MEANWHILE_MIN: f64 = 0.05;
 const ADVISED_MIN: f64 = 0.3;
-/// Waits of a class are holders' if so much of them is (0 to 1).
+/// Minimum share of holders' waits among a thread's waits of a class (0 to 1).
 const HOLDERS_MIN: f64 = 0.6;
 /// All of the time, as far as it is of interest (0 to 1).
 const ALL: f64 = 0.97;
@@ -95,8 +99,8 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     Ok(finding(scene, charge).into_iter().collect())
 }
 
-/// What holders waited for meanwhile, where a thread's waits of a class are mostly such; of time that was not looked at, all of
-/// these.
+/// The holders' waits while other tasks waited, if a thread's waits of a class are mostly such. For time
+/// outside the windows, all of these waits.
 fn held(scene: &Scene, lock: &TaskLock) -> Charge {
     let trace = scene.trace;
     let of_holders: BTreeSet<(ThreadId, Timestamp)> = lock.held.iter().copied().collect();
@@ -122,7 +126,7 @@ fn held(scene: &Scene, lock: &TaskLock) -> Charge {
     })
 }
 
-/// What else than another thread a thread waits for, if it does not only keep house.
+/// Class of a thread's wait, if it is not for another thread and no housekeeping.
 fn waited(scene: &Scene, slice: &Slice) -> Option<Class> {
     if scene.derived.roles.is_idle_sleep(scene.trace, slice) {
         return None;
@@ -138,7 +142,7 @@ fn idles(scene: &Scene, slice: &Slice) -> bool {
     slice.state == ThreadState::Blocked && scene.class(slice) == Some(Class::WorkWait)
 }
 
-/// Who idles beside tasks that wait.
+/// Idle waits of threads during which tasks wait.
 fn beside_waits(scene: &Scene) -> BTreeSet<(ThreadId, Timestamp)> {
     let (trace, locks) = (scene.trace, &scene.derived.task_locks);
     let processes: BTreeSet<ProcessId> = locks.locks.iter().map(|lock| lock.process).collect();
@@ -193,7 +197,7 @@ fn finding(scene: &Scene, charge: Charge) -> Option<Charged> {
         evidence: scene.longest_of(&charge, |_| "idles while tasks wait for a lock".to_owned()),
         advice: advice(first),
     };
-    // Beside that, what whoever held it waited for: that is told with the lock.
+    // Adds the holders' waits, which are reported with the lock.
     let charge = match first {
         Some(lock) => charge.and(scene.trace, &held(scene, lock)),
         None => charge,
@@ -206,7 +210,7 @@ fn subject(lock: &TaskLock) -> String {
     format!("{locks} taken in {}", lock.place)
 }
 
-/// The lock that tasks of a process that idles waited for most, and what was told of it.
+/// The lock for which tasks of an idling process waited most, and its sentences.
 fn told<'a>(scene: &Scene<'a>, charge: &Charge) -> (Option<&'a TaskLock>, Vec<String>) {
     let trace = scene.trace;
     let all = &scene.derived.task_locks;
@@ -216,7 +220,7 @@ fn told<'a>(scene: &Scene<'a>, charge: &Charge) -> (Option<&'a TaskLock>, Vec<St
     let locks: Vec<&TaskLock> = all.locks.iter().filter(|lock| Some(lock.process) == process).collect();
     let Some(first) = locks.first().filter(|lock| lock.waits >= WAITS_MIN) else { return (None, Vec::new()) };
     let part = all.told_part(trace, first.process);
-    // Who waited throughout a window is not seen.
+    // A wait that lasts for a whole window is not seen.
     let (least, looked) = match part >= ALL {
         true => ("", String::new()),
         false => {
@@ -255,7 +259,7 @@ fn said(lock: &TaskLock) -> String {
     }
 }
 
-/// What holders did, and where they let it go.
+/// A sentence on the holders' states, and the places of their releases.
 fn meanwhile(lock: &TaskLock) -> Option<String> {
     let all_ns: u64 = lock.meanwhile.iter().map(|(_, ns)| ns).sum();
     let share = |ns: u64| ns as f64 / all_ns.max(1) as f64;
@@ -270,7 +274,7 @@ fn meanwhile(lock: &TaskLock) -> Option<String> {
     Some(format!("The threads that let it go{at} meanwhile {}.", parts.join(", ")))
 }
 
-/// As in "the threads meanwhile …".
+/// A verb that fits "the threads … at that time".
 fn did(held: Held) -> &'static str {
     match held {
         Held::Ran => "ran",
@@ -312,7 +316,7 @@ fn advice(lock: Option<&TaskLock>) -> Vec<String> {
     advice
 }
 
-/// Who idled, and who ended that most often.
+/// A sentence on the idle threads, and on the threads that most often ended their waits.
 fn idled(scene: &Scene, charge: &Charge, told: bool) -> String {
     let (times, all) = (count(charge.count(), "time"), time(charge.ns()));
     let share = percent(scene.of_thread_time(charge.ns()));
@@ -326,8 +330,8 @@ fn idled(scene: &Scene, charge: &Charge, told: bool) -> String {
         ),
     }
 }
-/// Samples in functions that are called only where somebody waits for a lock, which part of all they are (0 to 1), and from where in
-/// the program.
+/// Samples in functions that are called only if a thread waits for a lock, their share of all samples (0 to
+/// 1), and their places in the program.
 fn contended(scene: &Scene) -> (usize, f64, Vec<(String, u64)>) {
     let trace = scene.trace;
     let code = scene.derived.roles.lock_code(trace);
@@ -343,7 +347,7 @@ fn contended(scene: &Scene) -> (usize, f64, Vec<(String, u64)>) {
         let place = known.entry(sample.stack).or_insert_with(|| {
             let mut frames = trace.stack_frames(sample.stack);
             frames.find(|frame| is_contended(frame.index()))?;
-            // The runtime's functions that lead there say nothing, whichever of them are known to be a lock's.
+            // The runtime's functions on the way there are skipped if they belong to a lock.
             let caller = frames.find(|frame| code.get(frame.index()).copied().flatten().is_none());
             let caller = own_places.of(sample.stack).or(caller);
             Some(caller.map_or_else(String::new, |frame| trace.frame_name(frame)))
@@ -359,7 +363,7 @@ fn contended(scene: &Scene) -> (usize, f64, Vec<(String, u64)>) {
     (samples, samples as f64 / all.max(1) as f64, places)
 }
 
-/// Who let go, by how often, the most first.
+/// Releasing threads, by number of releases, the most frequent first.
 fn wakers(scene: &Scene, charge: &Charge) -> Vec<(ThreadId, u64)> {
     let mut wakers: BTreeMap<ThreadId, u64> = BTreeMap::new();
     for slice in charge.slices(scene.trace) {

@@ -1,41 +1,45 @@
-//! # thread-per-item: a thread is started for every little piece of work
+//! # thread-per-item: a thread is started for every small piece of work
 //!
 //! ## What it sees
-//! Threads of one process that are born and end within the recording, how short they live, and who starts them. Samples inside
-//! the kernel: of them, and of who starts them in the calls that make a thread and its stack.
+//! Threads of one process that start and exit within the recording, their lifetime, and their starters. It
+//! sees samples inside the kernel of these threads, and of their starters in the calls that create a thread
+//! and its stack.
 //!
 //! ## Why it hurts
-//! A thread costs some 10 to 100 µs before and behind its work: a stack is mapped, protected and unmapped, the kernel makes a
-//! task and takes it down, a CPU is found for it. All of a process do that behind one lock, that of its address space. A piece
-//! of work that takes less is better handed to a thread that is there.
+//! A thread costs some 10 to 100 µs before and after its work: its stack is mapped, protected and unmapped,
+//! the kernel creates and frees a task, and selects a CPU. All threads of a process do that under one lock,
+//! that of its address space. Shorter pieces of work should be handed to an existing thread.
 //!
 //! ## How it decides
-//! It fires if a process starts many threads of which half live shortly, and a tenth or more of all running time goes by inside the kernel
-//! with starting and ending them. The lower end of the gain is that this running is not, on as many CPUs at once as the program
-//! ran on, that handing a piece to a thread that is there takes 10 µs in its place, and that the samples are as far off as they may
-//! be. The upper end is that nothing takes its place, and that what is left is spread over all CPUs: nobody waits for the starter then;
-//! while one of them waits for a peer, a disk or a clock, that stays, unless these waits came one after the other; and so does what the
-//! starter waits for in this way (a connection) while none of them lives.
+//! A process must start many threads, half of which are short-lived, and a tenth or more of all running time
+//! must be spent inside the kernel starting and ending them. The lower bound of the gain removes this running
+//! time, on as many parallel CPUs as the program used. It adds 10 µs for each handover to an existing thread,
+//! and uses the lower end of the samples' interval. The upper bound adds nothing, and spreads the remaining
+//! work over all CPUs. No thread waits for the starter then. Time in which one of them waits for a peer, a
+//! disk or a clock remains, unless these waits were sequential. So do such waits of the starter (for a
+//! connection) while none of them lives.
 //!
-//! Where a runtime builds an interpreter for each thread (Node's workers), and twenty threads that lived no longer than a second were
-//! seen at that for a tenth of all running time, the lower end is that this is not, and the upper end is that nothing is left of all
-//! that these threads and the runtime's compiler ran, but for such waits: which of their work is code that runs for the first time,
-//! nothing tells.
+//! Some runtimes build an interpreter for each thread (Node's workers). Then twenty threads that lived at
+//! most a second must be sampled there for a tenth of all running time. The lower bound removes this time.
+//! The upper bound removes all running time of these threads and of the runtime's compiler, except such
+//! waits. It is not known which part of their work is code that runs for the first time.
 //!
-//! Where no more than one of them is there at a time, and who starts them waits for each, that is said, and it is likely, not sure: the
-//! next may need what the one before found.
+//! If at most one of them lives at a time, and its starter waits for each, the finding states that. It is
+//! likely and not sure, because the next one may need the previous one's result.
 //!
 //! ## What to do
-//! Start all before the first is waited for. Start as many threads as there are CPUs, once, and let them take the pieces from a queue (a thread pool, an executor, `rayon`,
-//! `std::async` of a library that has a pool); or give each thread a range of pieces.
+//! Start all of them before waiting for the first. Start as many threads as there are CPUs, once, and let
+//! them take the pieces from a queue (a thread pool, an executor, `rayon`, `std::async` of a library with a
+//! pool). Or give each thread a range of pieces.
 //!
 //! ## Blind spots
-//! What a runtime does for a thread in user space (its stack, its thread-local data) is not counted, but for what its descriptor
-//! names (`[[starting]]`, docs/descriptors.md: Node's). A thread that does a
-//! piece of work in many system calls of its own looks dearer than it is: all that short-lived threads run inside the kernel counts.
+//! A runtime's user-space work for a thread (its stack, its thread-local data) is not counted, except the
+//! parts that its descriptor names (`[[starting]]`, docs/descriptors.md: Node's). A thread whose work makes
+//! many system calls looks more expensive than it is, because all kernel time of short-lived threads counts.
 //!
 //! ## References
-//! Welsh, Culler, Brewer: SEDA (SOSP 2001) on a thread for each request. Linux `clone(2)`, `pthread_attr_setstacksize(3)`.
+//! Welsh, Culler, Brewer: SEDA (SOSP 2001) on a thread for each request. Linux `clone(2)`,
+//! `pthread_attr_setstacksize(3)`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -68,11 +72,11 @@ pub(super) const INFO: Info = Info {
 const THREADS_MIN: usize = 100;
 /// Threads of which half live longer (ns) do more than start.
 const LIFE_MAX_NS: u64 = 20_000_000;
-/// So much of all running time goes by with starting and ending them.
+/// Minimum share of all running time that is spent starting and ending them.
 const SHARE_MIN: f64 = 0.1;
-/// So few samples may be chance.
+/// Minimum number of samples. Fewer may be chance.
 const SAMPLES_MIN: u64 = 20;
-/// What it takes at the most to hand a piece of work to a thread that is there, and to wake that (ns).
+/// Maximum time (ns) to hand a piece of work to an existing thread, and to wake it.
 const HANDING_NS: f64 = 10_000.0;
 /// Calls that make a thread and its stack: x86-64's numbers of clone, clone3, mmap, mprotect and munmap.
 const STARTING: [i32; 5] = [56, 435, 9, 10, 11];
@@ -91,13 +95,13 @@ const ONE_MAX: f64 = 1.5;
 /// The starter waits for such a part of the time in which there is one.
 const JOINED_MIN: f64 = 0.5;
 
-/// What samples say of a brood.
+/// Samples of the short-lived threads of a process and their starters.
 struct Starting<'a> {
     samples: u64,
     /// Running time (ns).
     ns: f64,
     error_ns: f64,
-    /// Where the starters were meanwhile.
+    /// The starters' place in the program.
     place: Option<String>,
     /// The runtime that starts most of them, for what the program asks of it.
     runtime: Option<&'a Runtime>,
@@ -168,7 +172,8 @@ fn starting<'a>(scene: &'a Scene, process: ProcessId, brood: &Brood) -> Starting
     }
 }
 
-/// The runtime in whose code more than half of the stacks are that start threads, if it says how it keeps them.
+/// The runtime whose code is on more than half of the stacks that start threads, if it has advice to keep
+/// threads.
 fn starting_runtime<'a>(
     scene: &'a Scene,
     process: ProcessId,
@@ -191,7 +196,7 @@ fn is_of_runtime(trace: &Trace, runtime: &Runtime, frame: FrameId) -> bool {
     runtime.module_marks.iter().any(|pattern| matches(pattern, &file))
 }
 
-/// Where the program starts most of the threads, or asks the runtime for what it starts them for.
+/// The place at which the program starts most of the threads, or calls the runtime that starts them.
 fn place(scene: &Scene, runtime: Option<&Runtime>, stacks: &[(ThreadId, StackId, u64)]) -> Option<String> {
     let trace = scene.trace;
     let own = OwnFrames::new(trace);
@@ -216,7 +221,8 @@ fn finding(scene: &Scene, process: ProcessId, brood: &Brood) -> Option<Charged> 
     let (at_a_time, any_ns) = at_a_time(scene, brood);
     let in_turn = at_a_time < ONE_MAX && joined_ns(scene, brood) as f64 >= JOINED_MIN * any_ns as f64;
     let left_ns = (running - starting.ns - starting.error_ns).max(0.0) / cpus;
-    // What they wait for outside stays, unless that was one after the other; so does what comes from outside for the next of them.
+    // Their waits for the outside remain, unless these were sequential. So do waits for the external event
+    // that starts the next one.
     let outside_ns = match in_turn {
         true => Cover::of(starting_up::waits_for_next(scene, &brood.threads, &brood.starters)).length_ns(),
         false => starting_up::outside_ns(scene, &brood.threads, &brood.starters),
@@ -231,7 +237,7 @@ fn finding(scene: &Scene, process: ProcessId, brood: &Brood) -> Option<Charged> 
     let low = if surely_ns > 0.0 { scene.of_wall_if_run(surely_ns).min(high) } else { 0.0 };
     let charge = Charge::of(scene.trace, |slice| is_wait_for_starting(scene, brood, slice));
     let name = scene.trace.process_name(process);
-    // Whether the next needs what the one before found, nothing tells.
+    // It is not known whether the next one needs the previous one's result.
     let sure = if in_turn { Confidence::Medium } else { Confidence::High };
     let finding = Finding {
         rule: INFO.name,
@@ -294,7 +300,8 @@ fn joined_ns(scene: &Scene, brood: &Brood) -> u64 {
     starters.map(|one| one.classes[Class::JoinWait as usize]).sum()
 }
 
-/// Those that live shortly wait for a CPU, and they and who starts them for the locks behind which stacks are made.
+/// Whether the slice is a wait of short-lived threads for a CPU, or a wait of them or their starters for the
+/// locks of stack creation.
 fn is_wait_for_starting(scene: &Scene, brood: &Brood, slice: &Slice) -> bool {
     let is_short = brood.threads.contains(&slice.thread);
     match slice.state {

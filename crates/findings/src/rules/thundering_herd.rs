@@ -1,32 +1,35 @@
 //! # thundering-herd: one event wakes many threads, and all but one go back to sleep
 //!
 //! ## What it sees
-//! Threads that one call wakes together, that run for a moment, if need be wait for the lock that they need to look, and
-//! wait for the same thing again: how often, and what CPU time, queueing and waiting for that lock took.
+//! Threads that one call wakes together, that run briefly, possibly wait for the lock of the shared state,
+//! and wait for the same object again. It reports how often they do so, and their CPU time, queueing and
+//! waits for that lock.
 //!
 //! ## Why it hurts
-//! Each of them takes a CPU, its lock and its caches to find that another was faster. With n waiters an event
-//! costs n times as much, and the one that does the work queues among those that do not.
+//! Each of them uses a CPU, the lock and its caches only to find that another thread was faster. With n
+//! waiters an event costs n times as much, and the thread with the work queues among the others.
 //!
 //! ## How it decides
-//! A wakeup is in vain if its thread runs less than 10 µs (as long again for each lock that it waits for to look) and
-//! waits for the same thing again, and if the same waker woke another thread for that thing at the same time. It fires if of the
-//! waits for one thing many end so, and is sure if a thousand do, and most; of several such things it tells the costliest.
-//! The gain is that of the same run replayed: at the least, without what these threads do until they sleep again, and nobody
-//! is in the kernel to wake them; at the most, nobody queues for a lock at which mostly they queue, either.
+//! A wakeup is in vain if its thread runs less than 10 µs (and as long again for each lock that it waits for)
+//! and waits for the same object again. The same waker must also have woken another thread of that object at
+//! the same time. A finding needs many waits for one object that end so. It is sure with a thousand, and most
+//! of the waits. Of several such objects, the costliest is reported. The gain is that of the same run
+//! replayed. Lower bound: without the activity of these threads until they sleep again, and without the
+//! kernel time to wake them. Upper bound: also without the queue for a lock at which mostly they wait.
 //!
 //! ## What to do
-//! Wake one: `pthread_cond_signal` or `notify_one` in place of broadcast; `EPOLLEXCLUSIVE` or `EPOLLONESHOT`, or
-//! one `SO_REUSEPORT` socket a thread; one queue a worker.
+//! Wake one thread: `pthread_cond_signal` or `notify_one` instead of broadcast; `EPOLLEXCLUSIVE` or
+//! `EPOLLONESHOT`, or one `SO_REUSEPORT` socket per thread; one queue per worker.
 //!
 //! ## Blind spots
-//! Workers of a runtime that carries tasks (tokio, Go, rayon, ...) are none: what these cost is fine-tasks'.
-//! Threads that wait for one socket by an epoll instance each are told as a herd only if one call wakes them, and all of a
-//! process are told as one; those that use `poll` or `select` are not. A thread that looks for longer than 10 µs before it sleeps again counts as working.
+//! Workers of a runtime that carries tasks (tokio, Go, rayon, ...) are left out: fine-tasks reports their
+//! cost. Threads that wait for one socket by an epoll instance each are only reported as a herd if one call
+//! wakes them. All of a process are reported as one. Those that use `poll` or `select` are not reported. A
+//! thread that runs for longer than 10 µs before it sleeps again counts as working.
 //!
 //! ## References
-//! Linux `epoll_ctl(2)` (`EPOLLEXCLUSIVE`), `pthread_cond_broadcast(3p)`. Stevens, Fenner, Rudoff: UNIX Network
-//! Programming, vol. 1, 30.6 (2003).
+//! Linux `epoll_ctl(2)` (`EPOLLEXCLUSIVE`), `pthread_cond_broadcast(3p)`. Stevens, Fenner, Rudoff: UNIX
+//! Network Programming, vol. 1, 30.6 (2003).
 
 use std::collections::BTreeMap;
 
@@ -52,19 +55,20 @@ pub(super) const INFO: Info = Info {
 /// Fewer wakeups in vain may be starts and ends.
 const VAIN_MIN: u64 = 100;
 
-/// Of the wakeups of such threads, this share is in vain; else each mostly gets work.
+/// Minimum share of such threads' wakeups that is in vain. With less, most wakeups deliver work.
 const VAIN_SHARE_MIN: f64 = 0.3;
 
-/// So many wakeups in vain, and of all this share, are no habit of threads that look for work before they sleep.
+/// Minimum number of wakeups in vain, and their minimum share of all, for a sure finding. Threads that check
+/// for work before they sleep have fewer.
 const SURE: (u64, f64) = (1000, 0.5);
 
-/// What wakeups in vain cost.
+/// Cost of wakeups in vain.
 #[derive(Default)]
 struct Vain {
     count: u64,
     waits: u64,
     run_ns: u64,
-    /// What they ran, queued, and waited for the locks that they need to look (ns).
+    /// Their running, queueing, and waits for the locks of the shared state (ns).
     cost_ns: u64,
     threads: BTreeMap<ThreadId, u64>,
     /// One of the waits.
@@ -81,7 +85,8 @@ impl Vain {
     }
 }
 
-/// Of what a process's threads are mostly woken in vain for, most wakeups are: what handing it out costs comes of that.
+/// Whether most wakeups for the object of a process with the most wakeups in vain are in vain. The cost of
+/// distributing work then follows from them.
 pub(super) fn is_sure(scene: &Scene, process: ProcessId) -> bool {
     let things = tally(scene).into_iter().filter(|vain| scene.trace.wait(vain.wait).process == process);
     let most = things.max_by_key(|vain| (vain.count, std::cmp::Reverse(vain.wait)));
@@ -102,7 +107,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     if trace.target_threads().map(vain).sum::<u64>() < VAIN_MIN {
         return Ok(Vec::new());
     }
-    // What follows is dear where threads wait often.
+    // The following steps are expensive if threads wait often.
     let Some(vain) = &worst(scene) else { return Ok(Vec::new()) };
     let its = thing(trace.wait(vain.wait));
     let charge = Charge::of_rows(trace, |thread, take| {
@@ -149,7 +154,8 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     Ok(vec![Charged { finding, charge }])
 }
 
-/// What threads wait for: a process and an object of it; of many instances of epoll, which stand for one socket, none.
+/// Awaited object: a process and an object of it. `None` for several epoll instances that represent one
+/// socket.
 type Thing = (ProcessId, Option<u64>);
 
 fn thing(wait: &Wait) -> Thing {
@@ -157,7 +163,7 @@ fn thing(wait: &Wait) -> Thing {
     (wait.process, (wait.reason != WaitReason::Multiplex).then_some(wait.object & !7))
 }
 
-/// What wakeups in vain cost, by what was waited for.
+/// Cost of wakeups in vain, by awaited object.
 fn tally(scene: &Scene) -> Vec<Vain> {
     let trace = scene.trace;
     let mut numbers: BTreeMap<Thing, usize> = BTreeMap::new();
@@ -190,8 +196,8 @@ fn tally(scene: &Scene) -> Vec<Vain> {
     things
 }
 
-/// A wait that ended in vain. A worker of a runtime that carries tasks waits for one: whom that wakes nobody can change, and a task may
-/// be as short as a look.
+/// Whether a wait ended in vain. A worker of a runtime that carries tasks waits for a task. Users cannot
+/// change which worker is woken, and a task may be as short as an unsuccessful check.
 fn is_in_vain(scene: &Scene, thread: ThreadId, hold: &Hold) -> bool {
     let rule = || scene.derived.roles.rule_of_wait(&scene.trace.slices.at(thread, hold.row as usize));
     hold.false_wakeup && !rule().is_some_and(|(runtime, rule)| runtime.carries_tasks && rule.idle)

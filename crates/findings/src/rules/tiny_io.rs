@@ -1,31 +1,33 @@
 //! # tiny-io: data is read or written in tiny pieces, a syscall each
 //!
 //! ## What it sees
-//! Reads, writes, sends and receives, by file, pipe or socket: how many there are a second, and how many bytes each of them
-//! moved. Counted exactly, all of them (`--syscalls`) or those in short windows.
+//! Reads, writes, sends and receives, by file, pipe or socket: their rate, and the bytes that each of them
+//! moved. The counts are exact, for all calls (`--syscalls`) or in short windows.
 //!
 //! ## Why it hurts
-//! Entering and leaving the kernel costs as much as moving some kilobytes. A program that moves a few bytes a call
-//! spends its time on the way there.
+//! Entering and leaving the kernel costs as much as moving some kilobytes. A program that moves a few bytes
+//! per call spends its time on entries and exits.
 //!
 //! ## How it decides
-//! Calls that moved fewer than 128 bytes are tiny. It fires for a syscall of which tiny calls (those on descriptors where
-//! most calls that succeed are tiny) are at least 1,000 a second and take a tenth of the running time. Their time is
-//! the samples' in that syscall, by their part of the calls. The gain is that of a replay in which these calls are left out; its lower
-//! end keeps a part of them.
-//! What else is done with the same pipes, files or sockets in tiny pieces, and how often they are only asked how they stand
-//! (`ioctl`), goes with it, and so do calls on them that are made again and again until they succeed: one cause, one finding.
-//! Messages are no pieces: calls on a socket, or on those of a service, on which as many pieces come as go, count for nothing.
+//! Calls that moved fewer than 128 bytes are tiny. A descriptor counts if most of its successful calls are
+//! tiny. Tiny calls of one syscall on such descriptors must occur at least 1,000 times a second and take a
+//! tenth of the running time. Their time is the sampled time in that syscall, by their share of the calls.
+//! The gain is that of a replay without these calls. Its lower bound keeps a part of them.
+//!
+//! Other tiny calls on the same pipes, files or sockets belong to the same finding, as do queries of their
+//! state (`ioctl`), and calls on them that are repeated until they succeed: one cause, one finding. Messages
+//! are no pieces. Calls on a socket, or on a service's descriptors, with as many messages received as sent,
+//! do not count.
 //!
 //! ## What to do
-//! Collect what is written, and read more than is wanted at once: a buffer (`setvbuf`, `BufWriter`, `bufio`), `readv`
-//! and `writev`, `sendmmsg`. Where the bytes only wake somebody: one wakeup for many (`eventfd`, a flag that says
-//! that one is on its way), or a condition variable.
+//! Collect writes, and read more than is needed at once: a buffer (`setvbuf`, `BufWriter`, `bufio`), `readv`
+//! and `writev`, `sendmmsg`. If the bytes only wake a thread: use one wakeup for many (`eventfd`, a flag for
+//! a pending wakeup), or a condition variable.
 //!
 //! ## Blind spots
-//! What calls like `sendmsg` and `ioctl` were asked to move is not known, only what they returned. In windows, a program
-//! whose small calls come in bursts may be missed. Sizes are known to a power of two. A client that could send many requests
-//! before it reads the answers (pipelining) is not told.
+//! The requested size of calls like `sendmsg` and `ioctl` is not known, only their return value. In windows,
+//! a program whose small calls come in bursts may be missed. Sizes are known to a power of two. A client that
+//! could send many requests before it reads the responses (pipelining) is not reported.
 //!
 //! ## References
 //! Soares, Stumm: FlexSC (OSDI 2010). `setvbuf(3)`, `eventfd(2)`.
@@ -53,10 +55,10 @@ pub(super) const INFO: Info = Info {
 /// Calls that move less than 2 to this power bytes are tiny.
 const TINY_BITS: u8 = 7;
 
-/// Of the calls on a descriptor that succeed, so many are tiny.
+/// Minimum share of tiny calls among the successful calls on a descriptor.
 const TINY_SHARE_MIN: f64 = 0.5;
 
-/// Told if so many calls failed for now.
+/// Minimum share of temporarily failed calls that is reported.
 const AGAIN_TOLD: f64 = 0.02;
 
 /// How many of a use's calls are tiny: none, if most are not, or if they are messages.
@@ -69,7 +71,8 @@ fn tiny(used: &CallUse, exchanges: &BTreeSet<u64>) -> u64 {
     if moves_bytes(used.syscall) && most && !super::retry_storm::is_it(used) { tiny } else { 0 }
 }
 
-/// The same, with those that failed for now: who uses an object in tiny pieces asks it in vain because of these.
+/// The tiny calls, including temporarily failed ones. A thread that uses an object in tiny pieces also gets
+/// these failures because of them.
 fn tiny_or_again(used: &CallUse, exchanges: &BTreeSet<u64>) -> u64 {
     let pieces = used.results.below(TINY_BITS);
     let most = pieces as f64 >= TINY_SHARE_MIN * used.results.total() as f64;
@@ -86,8 +89,8 @@ fn worst<'a>(scene: &'a Scene) -> Result<Option<Asked<'a>>, String> {
     Ok(asked::find(scene, |used| tiny(used, &exchanges))?.into_iter().next())
 }
 
-/// All that goes with tiny calls of this name: syscalls, each with the part of its calls that are tiny or only ask on the
-/// same objects.
+/// All calls that go together with tiny calls of this name: syscalls, each with the share of its calls that
+/// are tiny or only query the same objects.
 pub(super) fn family(calls: &Calls, name: &str) -> Vec<(i32, f64)> {
     let (exchanges, devices) = (exchanges(calls), status_poll::by_device(&calls.by_object));
     let is_tiny = |used: &&CallUse| used.name == name && tiny(used, &exchanges) > 0;
@@ -110,7 +113,7 @@ pub(super) fn family(calls: &Calls, name: &str) -> Vec<(i32, f64)> {
     counts.into_iter().filter(|(_, count)| *count > 0).map(part).collect()
 }
 
-/// Whether these calls go with tiny ones that are told.
+/// Whether these calls go together with reported tiny calls.
 pub(super) fn takes(scene: &Scene, others: &Asked) -> bool {
     let Ok(Some(worst)) = worst(scene) else { return false };
     let family = family(&scene.derived.calls, worst.name);
@@ -154,7 +157,7 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
     }])
 }
 
-/// What else is done with the same objects.
+/// A sentence on other calls on the same objects.
 fn beside(family: &[(&SyscallUse, f64)], worst: &Asked) -> Option<String> {
     let others = family.iter().filter(|(of, _)| of.number != worst.syscall);
     let said: Vec<String> =

@@ -1,33 +1,38 @@
-//! # tlb-shootdown: much time goes by having other CPUs forget translations of addresses
+//! # tlb-shootdown: much time is spent invalidating other CPUs' address translations
 //!
 //! ## What it sees
-//! How often each thread changed mappings so that other CPUs had to be interrupted for it, in which syscall, and how often each
-//! thread was interrupted (both counted by the kernel's tracepoint `tlb_flush`); how long the handlers of these interrupts took;
-//! and samples of the CPU in the kernel's functions that send them and wait for the answer.
+//! How often each thread changed mappings so that other CPUs had to be interrupted, in which syscall, and how
+//! often each thread was interrupted (both counted by the kernel's tracepoint `tlb_flush`). It also sees the
+//! duration of the handlers of these interrupts, and CPU samples in the kernel functions that send them and
+//! wait for the acknowledgement.
 //!
 //! ## Why it hurts
-//! A CPU keeps translations of addresses at hand (TLB). When a thread takes memory back or makes it read-only (`munmap`,
-//! `madvise`, `mprotect`, a page copied after `fork`), each CPU that runs a thread of its process may have an old translation: all
-//! of them are interrupted, and the caller waits until the last has answered. It takes 1 to 20 µs, more on virtual machines and
-//! with more CPUs, and every thread pays, whatever it does.
+//! A CPU caches address translations (TLB). When a thread frees memory or makes it read-only (`munmap`,
+//! `madvise`, `mprotect`, a page copied after `fork`), each CPU that runs a thread of its process may have an
+//! old translation. All of them are interrupted, and the caller waits until the last one has acknowledged.
+//! This takes 1 to 20 µs, and more on virtual machines and with more CPUs. Every thread pays, whatever its
+//! work.
 //!
 //! ## How it decides
-//! The time is what samples show of sending and waiting, and what the handlers took in those that were interrupted. From 5 % of
-//! the running time on it is told. Forecast by replay: at the least that time goes; at the most all of the syscalls in which
-//! shootdowns were sent, too, since the remedy is to make fewer of them.
+//! The time is the sampled time of sending and waiting, and the handlers' time in the interrupted threads.
+//! The rule reports at least 5 % of the running time. The gain is forecast by replay. The lower bound removes
+//! that time. The upper bound also removes all syscalls in which shootdowns were sent, because the remedy is
+//! to make fewer of them.
 //!
 //! ## What to do
-//! Change mappings for many items at once; keep memory in place of giving it back (`MALLOC_TRIM_THRESHOLD_`, an arena, larger
-//! `M_MMAP_THRESHOLD`); `MADV_FREE` in place of `MADV_DONTNEED`; map code or tables a second time, writable, in place of changing
-//! protection to and fro; memory that is private to a process of its own; huge pages, which are fewer.
+//! Change mappings for many items at once. Keep memory instead of freeing it (`MALLOC_TRIM_THRESHOLD_`, an
+//! arena, larger `M_MMAP_THRESHOLD`). Use `MADV_FREE` instead of `MADV_DONTNEED`. Map code or tables a second
+//! time, writable, instead of toggling the protection. Use a separate process for private memory. Use huge
+//! pages, which are fewer.
 //!
 //! ## Blind spots
-//! Names of the kernel's functions are needed (`kernel.kptr_restrict`). What an interrupt costs before and behind its handler, and
-//! what the interrupted thread pays to look translations up anew, is not counted. CPUs that were asked while idle are not
-//! interrupted threads. On aarch64 hardware does it without an interrupt.
+//! The rule needs the names of kernel functions (`kernel.kptr_restrict`). The cost of an interrupt outside
+//! its handler, and the interrupted thread's TLB misses after it, are not counted. Interrupts of idle CPUs
+//! interrupt no thread. On aarch64 hardware invalidates without an interrupt.
 //!
 //! ## References
-//! Black et al.: Translation lookaside buffer consistency (ASPLOS 1989). Amit: Optimizing the TLB shootdown algorithm (USENIX ATC 2017).
+//! Black et al.: Translation lookaside buffer consistency (ASPLOS 1989). Amit: Optimizing the TLB shootdown
+//! algorithm (USENIX ATC 2017).
 
 use holdup_events::Duration;
 use holdup_events::tables::FrameKind;
@@ -44,9 +49,9 @@ pub(super) const INFO: Info = Info {
     of_waits_alone: false,
 };
 
-/// So much of all running time is worth a word.
+/// Minimum share of all running time that is reported.
 const SHARE_MIN: f64 = 0.05;
-/// So few samples may be chance.
+/// Minimum number of samples. Fewer may be chance.
 const SAMPLES_MIN: u64 = 20;
 /// Syscalls that are named.
 const LISTED_MAX: usize = 3;
@@ -79,7 +84,7 @@ fn finding(scene: &Scene, paging: &Paging, lost_ns: u64) -> Finding {
         subject: syscall_said(call).to_owned(),
         summary: vec![sent(scene, paging), interrupted(scene, paging)],
         cost_ns: lost_ns,
-        // Where no replay tells: nothing surely, since the others may not wait for who sends.
+        // Used without a replay. The lower bound is 0, because the other threads may not wait for the sender.
         gain: Gain { low: 0.0, high: most.high },
         likely: None,
         confidence: scene.confidence(if is_uncounted { Confidence::Medium } else { Confidence::High }),
@@ -98,7 +103,7 @@ fn said(call: i32) -> String {
     if call < 0 { "copied pages".to_owned() } else { format!("calls of {}", syscall_said(call)) }
 }
 
-/// Who sent how many, and what that took.
+/// A sentence on the senders, their counts and their time.
 fn sent(scene: &Scene, paging: &Paging) -> String {
     let of_all = |count: u64| percent(count as f64 / paging.all.sent.max(1) as f64);
     let worth_a_word = |count: u64| count as f64 >= LISTED_PART_MIN * paging.all.sent as f64;
@@ -117,7 +122,7 @@ fn sent(scene: &Scene, paging: &Paging) -> String {
     )
 }
 
-/// Who was interrupted.
+/// A sentence on the interrupted threads.
 fn interrupted(scene: &Scene, paging: &Paging) -> String {
     let hit = paging.threads.iter().filter(|(_, counts)| counts.interrupts > 0);
     let worst = hit.clone().max_by_key(|(_, counts)| counts.interrupts);

@@ -1,35 +1,43 @@
-//! # wakeup-ping-pong: threads hand every little piece to each other and sleep meanwhile
+//! # wakeup-ping-pong: threads pass each small piece of work to each other and sleep in between
 //!
 //! ## What it sees
-//! Threads of which each waits until another of them wakes it (a queue of one, a pipe, a socket, a condition
-//! variable), again and again, and does little in between; and how long each handover took from the wakeup
-//! until the woken thread ran. Mostly these are two; a ring of threads, and makers and takers about a small queue, are more.
+//! Threads of which each waits until another of them wakes it (a queue of one item, a pipe, a socket, a
+//! condition variable), repeatedly, with little work in between. It reports the time of each handover, from
+//! the wakeup until the woken thread ran. Mostly these are two threads. A ring of threads, and producers and
+//! consumers at a small queue, are more.
 //!
 //! ## Why it hurts
-//! Waking a thread on another CPU costs some microseconds, tens of them where the CPU has gone to sleep. Where
-//! each piece of work is as short, the threads spend their time with handing over, and hardly work side by
-//! side: one thread alone would be faster.
+//! Waking a thread on another CPU costs some microseconds, or tens of them if the CPU is in an idle state. If
+//! each piece of work is as short, the threads spend their time on handovers, and hardly run in parallel: one
+//! thread alone would be faster.
 //!
 //! ## How it decides
-//! It adds up how often each thread ended the wait of which other. Threads belong together where most waits of each are ended by
-//! the others, and each is woken by them about as often as it wakes some of them, or waits as long as these. It fires if the runs between the waits are
-//! short, and the handovers take a fair part of a round, and of what the threads wait while one of them works: where one
-//! waits for somebody else before it answers, that is the cause. The lower end of the gain is the time between
-//! wakeup and running, which larger pieces avoid; the upper end is that all work side by side while one
-//! waits. Where they also wait for each other at a lock (a queue's own, say), that is charged with it, unless it is most of their waiting; other
-//! waits for locks are lock-contention's. Three and more threads of a runtime which carry its tasks wake each other for whichever of
-//! these there are: that is a hint, unless one of them has a task bound to it: then each handover is a switch of threads, where it would be none
-//! without that, and the upper end is all that they run in the kernel. Where most of what the threads run is in the calls by which they wake
-//! each other and go to sleep, it is no hint, either: the upper end is that none of that is left. Pairs of which one side is in one process, and the other in processes of one name, are one cause: there the
-//! upper end is that each has what it asks for, so that neither the answering nor the asking is left. Of two processes that speak over
-//! the network it says from where the one asks the other, where that is sure.
+//! It counts how often each thread ended the wait of each other thread. Threads form a group if most waits of
+//! each are ended by the others, and each is woken by them about as often as it wakes some of them, or waits
+//! as long as these. The runs between the waits must be short, and the handovers must take a fair part of a
+//! round, and of the threads' waits while one of them works. If one of them waits for a thread outside the
+//! group before it responds, that is the cause. The lower bound of the gain is the time between wakeup and
+//! running, which larger pieces avoid. The upper bound is that all threads work in parallel while one waits.
+//!
+//! Waits for each other at a lock (a queue's own) are charged to the finding, unless they are most of the
+//! waiting. lock-contention reports other waits for locks. Three or more threads of a runtime that carry its
+//! tasks wake each other for any of these tasks. Then the finding is a hint, with two exceptions. In the
+//! first, one of the threads has a task bound to it. Each handover is then a thread switch that is avoidable,
+//! and the upper bound is the threads' whole kernel time. In the second, most of the threads' running time is
+//! in the calls by which they wake each other and go to sleep. The upper bound then removes all of it.
+//!
+//! Pairs with one side in one process, and the other side in processes of one name, are one cause. There the
+//! upper bound is that each client already has the requested data, so that neither requests nor responses
+//! remain. If two processes communicate over the network, the finding names the place of the requests, if it
+//! is certain.
 //!
 //! ## What to do
-//! Hand over many pieces at a time, or let a queue between the threads hold more than one; or do all jobs on one
-//! thread. Ask another process for many things with one message, or keep its answers.
+//! Pass many pieces at a time, let a queue between the threads hold more than one item, or do all work on one
+//! thread. Request many items from another process with one message, or cache its responses.
 //!
 //! ## Blind spots
-//! A thread that talks to one of another program, or of another machine, is not seen. Threads that spin before they sleep pay with running time instead.
+//! A thread that communicates with one of another program, or of another machine, is not seen. Threads that
+//! spin before they sleep pay with running time instead.
 //!
 //! ## References
 //! Gregg: Systems Performance, 2nd ed., 6.3 (2020). Linux `perf-sched(1)`.
@@ -62,21 +70,22 @@ pub(super) const INFO: Info = Info {
 /// Runs that are longer on average (ns) are work that is worth a handover, whatever that costs.
 const RUN_MAX_NS: u64 = 200_000;
 
-/// Handovers that take less than this of a round, and of what the threads wait for each other, are not what it is slow for.
+/// Minimum share of handovers in a round, and in the threads' waits for each other. With less, they are not
+/// the cause.
 const LATE_SHARE_MIN: f64 = 0.1;
 
-/// Groups that are named; more would hide the first.
+/// Maximum number of groups that are named. More would hide the first one.
 const GROUPS_MAX: usize = 3;
 
 /// Threads of a group that are named.
 const NAMED_MAX: usize = 3;
 
-/// What the handovers of a group come to.
+/// Sums of a group's handovers.
 struct Sums {
     count: u64,
     late_ns: u64,
     run_ns: u64,
-    /// Handing over, and the others' work, and their waits for whom it may be.
+    /// Handovers, the other threads' work, and their waits for any thread.
     wait_ns: u64,
 }
 
@@ -90,8 +99,8 @@ impl Sums {
         }
     }
 
-    /// Whether little is done for each handover, which takes a fair part of it. Of `members` threads of which one works, all
-    /// others wait.
+    /// Whether little work is done per handover, and handovers take a fair part of the time. While one of
+    /// `members` threads works, all others wait.
     fn is_handing(&self, members: usize) -> bool {
         let waited = self.wait_ns / (members as u64 - 1).max(1);
         let round = (self.late_ns + self.run_ns).max(waited);
@@ -118,8 +127,8 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         .collect())
 }
 
-/// Groups, each with how many pairs it is made of: pairs of one process with others of one name are one (clients of a server, workers of
-/// a manager).
+/// Groups, each with its number of pairs. Pairs of one process with others of one name are one group (clients
+/// of a server, workers of a manager).
 fn alike(trace: &Trace, groups: Vec<Group>) -> Vec<(Group, usize)> {
     let process = |id: ThreadId| trace.threads[id.index()].process;
     let across = |group: &Group| match group.members.as_slice() {
@@ -169,7 +178,7 @@ fn waits(trace: &Trace, group: &Group) -> Charge {
     })
 }
 
-/// Whether most of what they wait for each other is for locks: what else they hand over comes with that.
+/// Whether most of the group's waits for each other are for locks. Other handovers follow from these.
 fn is_at_locks(scene: &Scene, charge: &Charge) -> bool {
     let locks = charge.slices(scene.trace).filter(|slice| scene.class(slice) == Some(Class::LockWait));
     2 * locks.map(|slice| slice.duration().0).sum::<u64>() > charge.ns()
@@ -236,7 +245,7 @@ fn finding(scene: &Scene, group: &Group, pairs: usize) -> Charged {
     Charged { finding, charge }
 }
 
-/// With what to do, and from where it is asked: who asks whom is dear to find out.
+/// Adds the advice, and the place of the requests. The identification of client and server is expensive.
 fn with_advice(scene: &Scene, charged: Charged, (group, pairs): (&Group, usize)) -> Charged {
     let Charged { mut finding, charge } = charged;
     let asked = asked_by_many(scene.trace, &charge).map(|asked| (None, asked));
@@ -246,7 +255,7 @@ fn with_advice(scene: &Scene, charged: Charged, (group, pairs): (&Group, usize))
     Charged { finding, charge }
 }
 
-/// Who asks, and whom, if the two are threads of two processes that speak over the network.
+/// The client and the server, if the two are threads of two processes that communicate over the network.
 fn asks(trace: &Trace, group: &Group) -> Option<(Option<ProcessId>, ProcessId)> {
     let [one, other] = group.members.as_slice() else { return None };
     let process = |id: &ThreadId| trace.threads[id.index()].process;
@@ -287,14 +296,14 @@ fn advice(is_pair: bool, across: bool) -> Vec<String> {
     ]
 }
 
-/// What threads of a group ran in the kernel (ns).
+/// Kernel time of a group's threads (ns).
 fn kernel_ns(scene: &Scene, group: &Group) -> u64 {
     let members = scene.derived.ledger.threads.iter().filter(|one| group.members.contains(&one.thread));
     members.map(|one| one.classes[Class::Kernel as usize]).sum()
 }
 
-/// Many threads of a runtime wake each other because there are tasks, whichever of them these go on in: who waits for what is not
-/// known.
+/// Whether many threads of a runtime wake each other for tasks, which may continue on any of them. The
+/// awaited thread is not known then.
 fn is_handed_on(scene: &Scene, group: &Group) -> bool {
     let carries = |thread: &&ThreadId| scene.derived.roles.carries_tasks(scene.trace, **thread);
     group.members.len() > 2 && 2 * group.members.iter().filter(carries).count() > group.members.len()
