@@ -1,4 +1,4 @@
-//! Which code allocates, as descriptors tell by its names.
+//! Allocator code, identified by function names in descriptors.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ pub struct Allocators {
 }
 
 impl Allocators {
-    /// Looks at every name once.
+    /// Evaluates the rules once per name.
     pub fn new(trace: &Trace, descriptors: &Descriptors) -> Allocators {
         let numbered = (0u16..).zip(descriptors.rules().map(|(_, rule)| rule));
         let allocating: Vec<(u16, &Rule)> =

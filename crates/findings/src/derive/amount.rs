@@ -1,18 +1,18 @@
-//! Bytes and objects that drawn allocations stand for, and how far that can be off.
+//! Estimated bytes and objects of sampled allocations, with their error.
 
 use holdup_events::tables::AllocationRow;
 
 use super::split::ERRORS_95;
 
-/// A sum over drawn allocations, each of which stands for as many like it as its probability says (Horvitz and Thompson,
-/// JASA 1952): unbiased, whatever the sizes are.
+/// Sum over sampled allocations, each weighted by the inverse of its sampling probability (Horvitz and
+/// Thompson, JASA 1952). The estimate is unbiased for any sizes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Amount {
-    /// Drawn allocations in it.
+    /// Number of sampled allocations.
     pub drawn: u64,
     bytes: f64,
     objects: f64,
-    /// Of `drawn`, those that stand for nobody knows how many objects.
+    /// Part of `drawn` that represents an unknown number of objects.
     weights: u64,
     bytes_variance: f64,
     objects_variance: f64,
@@ -52,7 +52,7 @@ impl Amount {
         self.bytes.round() as u64
     }
 
-    /// How many objects; `None` where that was not counted.
+    /// Estimated number of objects. `None` if objects were not counted.
     pub fn objects(&self) -> Option<u64> {
         (self.weights == 0).then_some(self.objects.round() as u64)
     }
@@ -67,14 +67,14 @@ impl Amount {
         self.objects().map(|_| self.error(self.objects, self.objects_variance))
     }
 
-    /// Bytes of an object on average; 0 without one, `None` where they were not counted.
+    /// Mean bytes per object. 0 without objects, `None` if they were not counted.
     pub fn mean_bytes(&self) -> Option<u64> {
         self.objects().map(|_| (self.bytes / self.objects.max(1.0)).round() as u64)
     }
 
-    /// The half width that holds the truth on both sides: the upper end of the score interval of a count,
-    /// in units of what one drawn allocation stands for. A sum that happens to be low has few terms, so that its variance
-    /// alone would say too little; with few drawn, the truth lies inside more often than 95 times of 100.
+    /// Half width of an interval that covers the true value on both sides. This is the upper end of the score
+    /// interval of a count, in units of one sampled allocation's weight. A sum that is low by chance has few
+    /// terms, so its variance alone would be too small. With few samples the coverage is above 95 %.
     fn error(&self, sum: f64, variance: f64) -> u64 {
         let one = variance / sum.max(f64::MIN_POSITIVE);
         let half = ERRORS_95 * one / 2.0;
@@ -91,11 +91,11 @@ mod tests {
 
     const EVERY: u64 = 524_288;
 
-    /// What is drawn of so many objects of this size, as the library does it, but object by object.
+    /// Samples `objects` objects of one size like the allocation library, but object by object.
     fn drawn(random: &mut Random, objects: u64, bytes: u64) -> Amount {
         let row = AllocationRow { bytes, every_bytes: EVERY, own_bytes: 32, ..AllocationRow::default() };
         let mut amount = Amount::default();
-        // Objects up to the next one that is drawn: geometric, by inversion.
+        // Number of objects to the next sampled one: geometric, by inversion.
         let (mut at, step) = (0.0, (1.0 - row.probability()).ln());
         loop {
             at += ((1.0 - random.unit()).ln() / step).floor() + 1.0;

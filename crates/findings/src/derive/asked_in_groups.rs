@@ -1,14 +1,19 @@
-//! Who asks a service many things at once, waits until all of them are answered, and only then asks the next ones: each group takes as
-//! long as its slowest answer. It judges nothing.
+//! Clients that send a service several requests at once, wait for all responses, and only then send the next
+//! group. Each group takes as long as its slowest response.
 //!
-//! A group begins with questions that come one after the other, with no answer between them, and ends with the last answer before the next
-//! question. Who asks as soon as something was answered has one question, then one answer, then one question: most questions must come in
-//! rows. Questions and answers are messages (`in_flight.rs`): what comes to who is awake leaves none, so that there are more of both than
-//! are seen, and of a group's questions perhaps one. Answers that were not seen came while who asks was at work on others, at the
-//! soonest with the first. Were as many
-//! under way all the time as at a group's beginning, it would take as long as its answers on average, or as who asks runs meanwhile.
+//! A group begins with consecutive requests without a response in between. It ends with the last response
+//! before the next request. A client that sends a request after each response alternates between both, so
+//! most requests must come in rows.
 //!
-//! Who is given the next group, by a clock or by somebody else, did not choose to wait for it.
+//! Requests and responses are messages (`in_flight.rs`). A message to a running thread leaves no event. There
+//! are therefore more messages than recorded, and perhaps only one request of a group is recorded. An
+//! unrecorded response arrived while the client worked on other responses, at the earliest with the first
+//! one.
+//!
+//! With as many requests in flight at all times as at a group's beginning, a group would take as long as its
+//! mean response. It would take at least as long as the client itself runs.
+//!
+//! A client that gets its next group from a clock or from another program did not choose to wait.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,25 +30,26 @@ use crate::charge::Charge;
 /// A program that asks a service so.
 #[derive(Clone, Debug)]
 pub struct InGroups {
-    /// Who asks.
+    /// The client.
     pub process: ProcessId,
-    /// Who is asked: processes of one name.
+    /// The service: processes with one name.
     pub peers: BTreeSet<ProcessId>,
     /// How many groups there were.
     pub groups: u64,
-    /// Questions that were seen at the beginning of all groups; there were as many at the least.
+    /// Recorded requests at the beginning of all groups. The true number is at least this.
     pub asks: u64,
-    /// How long all took from the first question to the next group's, or to the last answer if that was given (ns).
+    /// Total time from each group's first request to the next group's (ns). To the last response if the next
+    /// group was triggered from outside.
     pub took_ns: u64,
-    /// How long the answers of a group took on average, at the least, summed (ns).
+    /// Mean response time of a group, as a lower bound, summed over all groups (ns).
     pub answered_ns: u64,
-    /// What of `took_ns` would go at the most, were as many under way all the time (ns).
+    /// Maximum saving of `took_ns` with constantly as many requests in flight (ns).
     pub idle_ns: u64,
-    /// It is known that this one asks, and does not wait to be asked.
+    /// Whether it is certain that this process is the client.
     pub is_sure: bool,
     /// The waits that answers ended.
     pub waited: Charge,
-    /// What the service's threads slept meanwhile.
+    /// Sleeps of the service's threads during the groups.
     pub slept: Charge,
 }
 
@@ -51,11 +57,11 @@ pub struct InGroups {
 const ROW_MIN: u64 = 3;
 /// Fewer such rows may be, too.
 const GROUPS_MIN: usize = 8;
-/// Of all questions, so many come in shorter rows.
+/// Maximum share of requests in shorter rows.
 const SINGLE_MAX: f64 = 0.2;
 /// The rank of the size, from the least: beyond it two may be taken for one.
 const SIZE_RANK: f64 = 0.9;
-/// Of all groups, so many are given by a clock or by others.
+/// Maximum share of groups triggered by a clock or another program.
 const GIVEN_MAX: f64 = 0.2;
 
 /// Derives them, those that would gain most first.
@@ -75,7 +81,7 @@ pub fn derive(trace: &Trace, holders: &Holders, (spoken, directions): &Heard) ->
     found
 }
 
-/// What one program and a service say to each other.
+/// Messages between one program and a service.
 struct Talk {
     process: ProcessId,
     peers: BTreeSet<ProcessId>,
@@ -88,7 +94,7 @@ struct Group {
     begins: Message,
     asks: u64,
     answers: Vec<Message>,
-    /// With the next one, if nobody else gave that; else with the last answer.
+    /// Start of the next group. If that one was triggered from outside, the last response.
     ends: Timestamp,
 }
 
@@ -149,7 +155,8 @@ impl Talk {
         groups
     }
 
-    /// Whether who asks was given what it asks next: it slept until then, or somebody else's word came.
+    /// Whether the client's next group was triggered from outside: the client slept until then, or another
+    /// program woke it.
     fn is_given(&self, (trace, holders): (&Trace, &Holders), group: &Group, next: Message) -> bool {
         let Some(last) = group.answers.last() else { return false };
         let thread = next.from;

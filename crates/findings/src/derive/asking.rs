@@ -1,13 +1,23 @@
-//! Who asks another program and waits for the answer, while that one does nothing but wait for the clock or for the outside itself;
-//! and how many such waits there were at once. It judges nothing.
+//! Clients that wait for another program's response while that program only waits for a clock or for an
+//! outside event. Also the number of such waits in parallel.
 //!
-//! A wait counts that is for one peer: in a call that receives, or in one that polls a few descriptors. Who waits for whatever
-//! comes next (epoll) may have many answers under way, or none: there what passes between the two tells (`in_flight.rs`). A peer on
-//! the same machine is known by having ended the wait, and must have been asleep by a clock of its own in the middle of it. Of two,
-//! the one that connected to the other asks (`socket_sides.rs`), and the one that accepts connections is asked; where neither is seen, or it
-//! may be the way in of one that asks others, the one asks that woke the other first (of a process and its descendant that is no more than a guess). Where neither is seen to accept, and one
-//! alone waits for the other's clock, that one asks: the first word may not have been seen. Of one elsewhere, or of a program that is not
-//! recorded, nothing is known; whoever accepts connections, or polls, may be waiting for a question.
+//! A wait counts if it is for one peer: in a call that receives, or that polls a few descriptors. A thread
+//! that waits for any event (epoll) may have many requests in flight or none. For such threads the messages
+//! between the two programs decide (`in_flight.rs`).
+//!
+//! A peer on this machine is known because it ended the wait. It must have slept by a timer of its own in the
+//! middle of the wait. These rules decide the direction:
+//!
+//! - The process that connected to the other is the client (`socket_sides.rs`), and the one that accepts
+//!   connections is the service.
+//! - If neither is recorded, the first to wake the other is the client. The same applies if the peer may be
+//!   the front end of a service that is itself a client. For a process and its descendant this is only a
+//!   guess.
+//! - If no accept is recorded and only one process waits for the other's timer, that one is the client. The
+//!   first message may be missing.
+//!
+//! A peer on another host, or in a program that was not recorded, is unknown. A process that accepts
+//! connections, or polls, may then be waiting for a request.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,9 +37,9 @@ use crate::charge::Charge;
 pub struct Asking {
     /// One of them, the first.
     pub process: ProcessId,
-    /// Who is asked; `None`: somebody elsewhere.
+    /// The service. `None` for another host or an unrecorded program.
     pub peer: Option<ProcessId>,
-    /// Of `None`: where, as far as it is known, and how much of `ns` each is (0 to 1), the most first.
+    /// If `peer` is `None`: known addresses with their share of `ns` (0 to 1), largest first.
     pub addresses: Vec<(String, f64)>,
     /// Threads that asked.
     pub threads: BTreeSet<ThreadId>,
@@ -39,13 +49,14 @@ pub struct Asking {
     pub ns: u64,
     /// For how long at least one of them waited (ns).
     pub any_ns: u64,
-    /// It is known that these ask, and do not wait to be asked.
+    /// Whether it is certain that these processes are the clients.
     pub is_sure: bool,
-    /// Most of it is known by messages alone: there may be more, and more at once (`in_flight.rs`).
+    /// Whether most waits are known only from messages. The true number, in total and in parallel, may then
+    /// be higher (`in_flight.rs`).
     pub by_messages: bool,
-    /// Their waits.
+    /// Waits of the clients.
     pub waited: Charge,
-    /// What the peer's threads slept meanwhile.
+    /// Sleeps of the peer's threads during these waits.
     pub slept: Charge,
 }
 
@@ -56,7 +67,7 @@ impl Asking {
     }
 }
 
-/// A wait of that kind: its row, and who ended it, if that one slept by a clock meanwhile.
+/// One such wait: its row, and the thread that ended it, if that thread slept by a timer during the wait.
 struct Wait {
     row: usize,
     span: (Timestamp, Timestamp),
@@ -100,7 +111,7 @@ pub fn derive(trace: &Trace, holders: &Holders, (spoken, directions): &Heard) ->
         .collect()
 }
 
-/// Programs' waits by who waits and for whom.
+/// Waits by waiting program and awaited process.
 type Groups = BTreeMap<(String, Option<ProcessId>), Vec<Wait>>;
 
 /// Adds the questions of threads that poll.
@@ -120,21 +131,21 @@ fn add_in_flight(
     }
 }
 
-/// Who asks whom over the network (who asks, who is asked), and whether that is sure.
+/// Client and service of each pair of processes, and whether that is certain.
 pub type Directions = BTreeMap<(ProcessId, ProcessId), bool>;
 
-/// What passed between programs, and who asks whom.
+/// Messages between programs, and their clients and services.
 pub type Heard = (Spoken, Directions);
 
-/// Looks at all that passed between programs.
+/// Collects all messages between programs.
 pub fn heard(trace: &Trace, holders: &Holders) -> Heard {
     let spoken = Spoken::new(trace);
     let directions = directions(trace, holders, &spoken);
     (spoken, directions)
 }
 
-/// Of all that speak with each other. Of two of which neither is seen to accept, the first word may not have been seen: then who sleeps
-/// by a clock before it speaks again is asked.
+/// Client and service for all pairs of processes with messages. If no accept is recorded, the first message
+/// may be missing. The process that sleeps by a timer before its messages is then the service.
 fn directions(trace: &Trace, holders: &Holders, spoken: &Spoken) -> Directions {
     let mut directions = Directions::new();
     for ((one, other), between) in &spoken.messages {
@@ -158,11 +169,12 @@ fn directions(trace: &Trace, holders: &Holders, spoken: &Spoken) -> Directions {
     directions
 }
 
-/// Of one who speaks with several of a name that one parent started, a word may have been missed: most of them tell, but of those that
-/// are known otherwise.
+/// Corrects single directions. For a process that communicates with several like-named children of one
+/// parent, a message may be missing. The direction of most of them then applies to all, except pairs that are
+/// known otherwise.
 fn turn_strays(trace: &Trace, directions: &mut Directions, is_known: impl Fn(ProcessId, ProcessId) -> bool) {
     let kind = |id: ProcessId| Some((trace.processes.get(id.index())?.parent, trace.process_name(id)));
-    // By those who are alike, and the other: who is asked by them, and who asks them.
+    // By the similar processes and their peer: processes that are clients, and processes that are services.
     let mut votes: BTreeMap<_, [Vec<ProcessId>; 2]> = BTreeMap::new();
     for (one, other) in directions.keys() {
         votes.entry((kind(*one), *other)).or_default()[0].push(*one);
@@ -186,13 +198,14 @@ fn turn_strays(trace: &Trace, directions: &mut Directions, is_known: impl Fn(Pro
 /// Fewer that are alike may differ.
 const ALIKE_MIN: usize = 2;
 
-/// So many times as often one of two waits for the other's clock as that one for its, if it is the one that asks.
+/// Minimum ratio of waits for the other's timer in one direction to those in the other direction, for a
+/// client.
 const OTHER_SIDE_MIN: usize = 10;
 
 /// The questions of a process that polls for the answers, while its peer slept by a clock.
 struct InFlight {
     waits: Vec<Wait>,
-    /// Of what came from the peer, most was an answer.
+    /// Whether most of the peer's messages were responses.
     is_told: bool,
 }
 
@@ -216,7 +229,8 @@ fn in_flight_of(
     InFlight { waits: waits.collect(), is_told: asked.is_told }
 }
 
-/// Those behind them wait for less: each has sets of slices of its own, and a server may have a process for each client.
+/// Maximum number of results. The rest waits for less. Each result has its own sets of slices, and a server
+/// may have a process per client.
 const ASKING_MAX: usize = 16;
 
 fn any_ns(waits: &[Wait]) -> u64 {
@@ -261,7 +275,7 @@ fn summed(
     }
 }
 
-/// To whom the sockets lead that are waited for.
+/// Remote addresses of the sockets in these waits.
 fn addresses(trace: &Trace, waits: &[Wait]) -> Vec<(String, f64)> {
     let mut by_address: BTreeMap<&str, u64> = BTreeMap::new();
     for wait in waits {
@@ -294,8 +308,8 @@ pub(super) fn slept_within<'a>(
         .filter(move |row| sleeps_by_clock(holders, thread, *row))
 }
 
-/// Whether a wait is for an answer for which nobody works: of whom, if that one is on this machine. `is_end`: it is at the end of a
-/// connection that was made, not accepted.
+/// Whether a wait is for a response while the peer sleeps. The inner value is the peer's thread if it is on
+/// this machine. `is_end`: the wait is on a connection that this process opened.
 fn asked(
     (trace, holders): (&Trace, &Holders),
     (slice, is_end): (&Slice, bool),
@@ -310,14 +324,14 @@ fn asked(
     if !is_one {
         return None;
     }
-    // Who polls may wait for anything, but at the end of a connection that it made itself.
+    // A polling thread may wait for any event, unless it polls a connection that it opened itself.
     let is_answer = receives(call) || is_end;
     if hold.basis == Basis::Interrupt {
         return is_answer.then_some(None);
     }
     let peer = hold.holder.filter(|_| hold.basis == Basis::Waker)?;
     let of = |thread: ThreadId| trace.threads.get(thread.index()).filter(|thread| thread.target);
-    // Of a program that is not recorded nothing is known, either.
+    // A program that was not recorded is unknown too.
     let Some(peers) = of(peer) else { return is_answer.then_some(None) };
     if peers.process == of(slice.thread)?.process {
         return None;

@@ -1,8 +1,9 @@
-//! Bottle graph: how much of the run's length each thread accounts for, and how parallel the run was meanwhile.
+//! Bottle graph: each thread's part of the run's length, and the parallelism during its activity.
 //!
-//! Wherever `n` threads run or want to, each gets `1/n` of the time (Du Bois et al., OOPSLA 2013): a thread's *height*.
-//! Heights sum to the time in which any thread was active. A tall thread with a parallelism near one is what the run
-//! waits for. A thread that waits for a CPU counts as active, or a busy machine would look like serial code.
+//! When `n` threads are running or runnable, each gets `1/n` of the time (Du Bois et al., OOPSLA 2013). The
+//! sum is a thread's *height*. Heights sum to the time in which any thread was active. A tall thread with a
+//! parallelism near one is serial code that limits the run. A runnable thread counts as active. Otherwise a
+//! busy machine would look like serial code.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +14,11 @@ use super::sweep::{Change, Doing, Visitor};
 /// One thread's box.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bottle {
-    /// Whose.
+    /// The thread.
     pub thread: ThreadId,
     /// Time in which it ran or waited for a CPU (ns).
     pub active_ns: u64,
-    /// Its share of the time in which any thread was active (ns).
+    /// Height: the thread's share of the time in which any thread was active (ns).
     pub height_ns: f64,
 }
 

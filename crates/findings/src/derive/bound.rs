@@ -1,5 +1,5 @@
-//! Threads that one task of a runtime is bound to: whoever wants something of that task has the thread woken, and its own put to
-//! sleep. It judges nothing.
+//! Threads that one task of a runtime is bound to. Another task that needs this task has its thread woken and
+//! its own put to sleep.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use super::samples_of;
 use crate::charge::Charge;
 use crate::descriptors::Rule;
 
-/// A thread is for the task if so many of its waits are for it.
+/// Minimum share of a bound thread's waits that are for its task.
 const MOSTLY: f64 = 0.5;
 
 /// All of them.
@@ -20,7 +20,7 @@ pub fn derive(trace: &Trace, roles: &Roles) -> BTreeSet<ThreadId> {
     trace.target_threads().filter(|thread| rule_of(trace, roles, *thread).is_some()).collect()
 }
 
-/// The rule that says so of a thread, if one does.
+/// The rule that identifies the thread as bound, if there is one.
 fn rule_of<'a>(trace: &Trace, roles: &'a Roles, thread: ThreadId) -> Option<&'a Rule> {
     let mut runtimes = roles.runtimes_in(trace.threads[thread.index()].process);
     if !runtimes.any(|runtime| runtime.rules.iter().any(|rule| rule.bound)) {
@@ -42,7 +42,7 @@ pub fn among<'a>(trace: &Trace, roles: &'a Roles, charge: &Charge) -> Option<(Th
     threads.into_iter().find_map(|thread| Some((thread, rule_of(trace, roles, thread)?.advice.as_str())))
 }
 
-/// What the compiler puts about a function that a task begins with.
+/// Marker that the compiler adds to a function that starts a task.
 const WRAPPER: &str = ".gowrap";
 
 /// The task's own outermost function: nothing else runs on its thread.

@@ -14,32 +14,34 @@ use super::stacks::{Folding, Place, PlaceId, Profile, Selection, StackUse, Tally
 use super::standard_libraries::{is_a_loop, is_a_machine};
 use crate::wording;
 
-/// So much of the useful work (0 to 1) is most of it.
+/// Minimum share of the useful work (0 to 1) that counts as most of it.
 pub const MOST: f64 = 0.5;
 /// Fewer samples may be chance.
 pub const SAMPLES_MIN: u64 = 50;
-/// Who has called it for less than this part of its time is not named.
+/// Minimum share of the function's time for a caller that is named.
 const CALLED_FOR_MIN: f64 = 0.25;
 
 /// One function, with all that it calls.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Busiest {
-    /// Which; of a library without names, the library.
+    /// Function name, or the library if it has no symbols.
     pub function: String,
-    /// Its part of the useful running time (0 to 1; sampled).
+    /// Share of the useful running time (0 to 1, sampled).
     pub share: f64,
-    /// By so much that may be off, either way.
+    /// Half the width of the 95 % confidence interval of `share`.
     pub error: f64,
-    /// The program's own function that it is called for most, if it is another one, and which part of its time that is.
+    /// The program's own function that it is called for most, if it is another one, with its share of the
+    /// time.
     pub called_for: Option<(String, f64)>,
     /// The function that calls it for most of its time, if one does.
     pub called_by: Option<String>,
-    /// What it calls in which most of its time goes by, the farthest, and which part of its time that is; `None` where that is of many kinds.
+    /// The deepest callee that takes most of its time, with the callee's share of that time. `None` if there
+    /// is no such callee.
     pub mostly_in: Option<(String, f64)>,
 }
 
 impl Busiest {
-    /// Its name, with those who have it do that.
+    /// Display name, with its callers.
     pub fn said(&self) -> String {
         let by = self.called_by.as_ref().map_or(String::new(), |name| format!(", called by {name}"));
         let whom = self.called_for.as_ref().filter(|(name, _)| self.called_by.as_ref() != Some(name));
@@ -85,13 +87,13 @@ fn among(trace: &Trace, roles: &Roles, threads: Option<Vec<ThreadId>>) -> Option
     Some(Busiest { function, called_for, called_by, mostly_in, ..of_part(&part, &whole) })
 }
 
-/// A runtime is known by it: that what the runtime does is done in there says nothing.
+/// Whether the function marks a runtime. It then contains all of the runtime's work and is no useful answer.
 fn is_entry(roles: &Roles, function: &str) -> bool {
     let mut marks = roles.descriptors.runtimes().iter().flat_map(|runtime| &runtime.function_marks);
     marks.any(|mark| matches(mark, function))
 }
 
-/// Whether most of a function's time goes by in its own code.
+/// Whether the function spends most of its time in its own code.
 fn does_it_itself(profile: &Profile, place: PlaceId, within: &[&StackUse], all_ns: u64) -> bool {
     let own = within.iter().filter(|one| profile.paths[one.path].last() == Some(&place));
     own.map(|one| one.tally.ns).sum::<u64>() as f64 >= MOST * all_ns as f64
@@ -102,7 +104,8 @@ fn of_part(part: &Tally, whole: &Tally) -> Busiest {
     Busiest { share: of_whole(part.ns), error: of_whole(part.error_ns(whole)), ..Busiest::default() }
 }
 
-/// The library in whose code itself most of the work is done. What is in a program's own file, its name says already.
+/// The library whose own code does most of the work. The program's own binary is excluded, because its name
+/// is known.
 fn library(profile: &Profile, whole: &Tally) -> Option<Busiest> {
     let mut sums: BTreeMap<&str, Tally> = BTreeMap::new();
     for one in &profile.stacks {
@@ -116,7 +119,7 @@ fn library(profile: &Profile, whole: &Tally) -> Option<Busiest> {
     Some(Busiest { function: file.to_owned(), ..of_part(&part, whole) })
 }
 
-/// Who calls the function right away for most of its time.
+/// The direct caller for most of the function's time.
 fn called_by(profile: &Profile, place: PlaceId, within: &[&StackUse], all_ns: u64) -> Option<String> {
     let mut sums: BTreeMap<PlaceId, u64> = BTreeMap::new();
     for one in within {
@@ -131,7 +134,7 @@ fn called_by(profile: &Profile, place: PlaceId, within: &[&StackUse], all_ns: u6
     (caller != place && !says_nothing(name)).then(|| wording::function(name).into_owned())
 }
 
-/// What a function calls in which most of its time goes by, farthest from it.
+/// The deepest callee that takes most of the function's time.
 fn mostly_in(profile: &Profile, place: PlaceId, within: &[&StackUse], all_ns: u64) -> Option<(String, f64)> {
     let below = within.iter().filter_map(|one| {
         let path = &profile.paths[one.path];
@@ -143,7 +146,8 @@ fn mostly_in(profile: &Profile, place: PlaceId, within: &[&StackUse], all_ns: u6
     Some((name, ns as f64 / all_ns.max(1) as f64))
 }
 
-/// Which part of the time of the CPUs that the program may use (0 to 1) is its useful work; what other programs had is not its to use.
+/// Useful work as a share (0 to 1) of the time of the CPUs that the program may use. Time used by other
+/// programs is subtracted.
 pub fn useful_of_cpus(trace: &Trace, ledger: &Ledger, (cpus, usable): (&[CpuUse], u32)) -> f64 {
     let others: u64 = cpus.iter().map(|cpu| cpu.others_ns).sum();
     let all = u64::from(usable) * trace.wall().0;
@@ -164,7 +168,7 @@ fn called_for(trace: &Trace, within: &[&StackUse]) -> Option<(String, u64)> {
     sums.into_iter().max_by(|a, b| a.1.cmp(&b.1).then_with(|| b.0.cmp(&a.0)))
 }
 
-/// Of the functions in which so much time goes by, the one that stands farthest from the roots on average.
+/// The deepest function on average (from the roots) among those with at least that time.
 fn farthest(profile: &Profile, least_ns: f64) -> Option<PlaceId> {
     let paths = profile.stacks.iter().map(|one| (profile.paths[one.path].as_slice(), one.tally.ns));
     farthest_of(profile, paths, least_ns).map(|(place, _)| place)
@@ -179,7 +183,7 @@ fn farthest_of<'a>(
     let mut sums: BTreeMap<PlaceId, (u64, f64)> = BTreeMap::new();
     let is_machine = |place: &PlaceId| is_a_machine(&profile.place(*place).module);
     for (whole, ns) in paths {
-        // A machine's functions around what it runs are no work of theirs.
+        // An interpreter's functions around the code that it runs are not its own work.
         let runs_own = whole.last().is_some_and(|leaf| !is_machine(leaf));
         let path: Vec<&PlaceId> = whole.iter().filter(|place| !(runs_own && is_machine(place))).collect();
         let mut seen = BTreeSet::new();
@@ -215,7 +219,8 @@ const BEGINNINGS: [&str; 12] = [
     "StubRoutines",
 ];
 
-/// An address, or a binary and an offset; an interpreter's loop; where everything begins.
+/// Whether a name is not useful: an address, a binary and an offset, an interpreter's loop, or a start
+/// function.
 fn says_nothing(name: &str) -> bool {
     let begins = BEGINNINGS.iter().any(|first| name.starts_with(first));
     name.contains("0x") || begins || is_a_loop(name)

@@ -1,9 +1,11 @@
-//! How blame flows: all waits of one subject together go down the chains, a link at a time.
+//! Flow of blame: all waits of one subject are followed down the chains of holders, one link at a time.
 //!
-//! A link is taken for all waiters of a thread or a lock at once: their waits become a step function of time, laid
-//! over what the holder did. So a hundred idle threads that wait for one cost as much as one does. A chain that the
-//! wakeups tell cannot go round, since each link ends before the one that led to it; one that locks' words tell may:
-//! that is a deadlock, or a word that was read too late.
+//! A link is followed for all waiters of a thread or a lock at once. Their waits form a step function of
+//! time, which is intersected with the holder's activity. A hundred idle threads that wait for one thread
+//! therefore cost as much as one.
+//!
+//! A chain from wakeups has no cycle, because each link ends before the previous one. A chain from locks'
+//! owner words may have one: a deadlock, or a word that was read too late.
 
 use holdup_events::tables::{SampleRow, partition_point_near};
 use holdup_events::{CpuId, Duration, ThreadId, Timestamp};
@@ -14,13 +16,13 @@ use super::{End, EndClass, Facts};
 use crate::derive::holders::meanwhile::{Activity, Piece, between_near};
 use crate::derive::holders::{Hold, HoldKind};
 
-/// Links that are followed; chains are hardly longer than there are threads that block each other. Even, so that a
-/// circle of threads and locks in turn ends at a thread, which has a name.
+/// Maximum number of links. Chains are hardly longer than the number of threads that block each other. The
+/// value is even, so that a cycle of threads and locks ends at a thread, which has a name.
 const LINKS_MAX: usize = 64;
-/// Who had the CPU is told of so many occupants of one stretch in its queue.
+/// Maximum number of CPU occupants that are recorded for one stretch in a run queue.
 const OCCUPANTS_MAX: usize = 16;
 
-/// Whom or what a wait is followed to.
+/// Next node of a wait: the lock, or the holder.
 pub(super) fn node(hold: &Hold, lock: Option<u32>) -> Option<u32> {
     match lock {
         Some(lock) => Some(lock | LOCK),
@@ -41,13 +43,14 @@ struct Flow<'a, 's> {
     sums: &'s mut Sums,
 }
 
-/// Stretches come by thread, then time: what is charged to that thread, and where it is found in the tables.
+/// State for the current thread. Stretches come by thread, then time, so blame and table positions are kept
+/// per thread.
 #[derive(Default)]
 struct At {
     thread: Option<ThreadId>,
-    /// What is charged to it (ns), by class; not yet in [`Sums::ends`].
+    /// Blame by class, not yet in [`Sums::ends`] (ns).
     by_class: [u64; EndClass::ALL.len()],
-    /// The last who had the CPU that it waited for, and what is charged for that (ns); not yet in [`Sums::ends`].
+    /// Last occupant of the CPU that the thread waited for, with its blame, not yet in [`Sums::ends`] (ns).
     occupant: (Option<ThreadId>, u64),
     /// As in [`between_near`].
     row: usize,
@@ -80,7 +83,7 @@ impl Flow<'_, '_> {
         }
     }
 
-    /// From what is waited for to who has it.
+    /// Follows the first link, to the holders.
     fn first_link(&mut self, stretches: Vec<Stretch>) -> Vec<Stretch> {
         let mut held = merge(stretches);
         // Locks come behind all threads.
@@ -122,7 +125,7 @@ impl Flow<'_, '_> {
         *self.sums.ends.entry(End { class, thread, occupant: None }).or_default() += ns;
     }
 
-    /// A lock is waited for: whoever has it at each moment.
+    /// Follows a wait for a lock to the lock's holders over time.
     fn lock(&mut self, stretch: &Stretch, next: &mut Vec<Stretch>) {
         let (from, to) = (Timestamp(stretch.from), Timestamp(stretch.to));
         let facts = self.facts;
@@ -135,7 +138,7 @@ impl Flow<'_, '_> {
         }
     }
 
-    /// A thread is waited for: what it does at each moment.
+    /// Follows a wait for a thread to that thread's activity over time.
     fn thread(&mut self, stretch: &Stretch, next: &mut Vec<Stretch>) {
         let (thread, weight) = (ThreadId(stretch.node), u64::from(stretch.weight));
         self.turn_to(Some(thread));
@@ -170,7 +173,7 @@ impl Flow<'_, '_> {
         }
     }
 
-    /// The thread has no CPU: whoever has that one.
+    /// Blames the occupants of the CPU that the thread is queued for.
     fn queue(&mut self, piece: &Piece, weight: u64) {
         let facts = self.facts;
         let mut left = piece.to.since(piece.from).0;

@@ -19,10 +19,10 @@ pub struct KindBlame {
     pub false_wakeups: u64,
     /// How long (ns).
     pub waiting_ns: u64,
-    /// To whom that is charged (ns), the most first. Sums to `waiting_ns`.
+    /// Blame by end (ns), largest first. Sums to `waiting_ns`.
     pub ends: Vec<(End, u64)>,
-    /// What running threads are charged with, by the program's function (ns, divided by samples), the most first.
-    /// Time of which no sample tells is in none.
+    /// Blame of running threads by the program's function (ns, divided by samples), largest first. Time
+    /// without a sample is left out.
     pub functions: Vec<(String, u64)>,
 }
 

@@ -1,10 +1,12 @@
-//! Blame: every nanosecond that a thread of the program was blocked, charged to what was at the end of the chain of
-//! holders at that moment: a thread that ran, one that was queued for a CPU, the disk, a timer, something outside.
+//! Blame: attribution of all blocked time of the program's threads to the end of the chain of holders at each
+//! moment. The end may be a running thread, a thread queued for a CPU, the disk, a timer, or an outside
+//! event.
 //!
-//! What was waited for first is the *subject*: a lock, or all waits of a kind together. Of each subject the blame sums
-//! to its waiting, exactly. `flow` says how chains are followed; samples divide what running threads are blamed for
-//! among their stacks. Being blamed is not being guilty: the producer of an idle consumer is blamed, too, and so is
-//! whatever it did.
+//! The object of the first wait is the *subject*: a lock, or all waits of one kind. For each subject, blame
+//! sums exactly to its wait time. `flow` follows the chains. Samples divide the blame of running threads
+//! among their stacks.
+//!
+//! Blame does not mean fault. The producer of an idle consumer is blamed for all its activity.
 
 mod flow;
 mod kinds;
@@ -24,7 +26,7 @@ use super::holders::{Basis, Hold, HoldKind, Holders};
 use super::locks::LockIndex;
 use super::timelines::Timelines;
 
-/// What was at the end of a chain.
+/// End of a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum EndClass {
@@ -42,18 +44,19 @@ pub enum EndClass {
     Fault = 5,
     /// A thread that waited inside the kernel or for a device.
     Kernel = 6,
-    /// A thread that waited for something that no thread of this machine gave it (network), or for a thread of
-    /// another program that did not run.
+    /// A thread that waited for an event from outside this machine (network), or for a thread of another
+    /// program that did not run.
     Outside = 7,
     /// A thread that job control or a tracer had stopped.
     Stopped = 8,
-    /// A thread for which nobody had ended the wait when the recording ended.
+    /// A thread whose wait lasted until the end of the recording.
     StillWaiting = 9,
     /// Threads that waited for each other.
     Cycle = 10,
-    /// Nothing tells.
+    /// Unknown.
     Unknown = 11,
-    /// A thread that had been woken and was on its way to a run queue: an idle CPU left its sleep, or another was told.
+    /// A woken thread that was not yet on a run queue, because of an idle CPU's exit latency or an
+    /// interprocessor interrupt.
     Waking = 12,
 }
 
@@ -109,18 +112,18 @@ impl EndClass {
     }
 }
 
-/// Whom the blame goes to.
+/// Target of blame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct End {
-    /// What it did, or waited for.
+    /// State of the thread.
     pub class: EndClass,
-    /// The thread at the end of the chain; `None` if that is not known.
+    /// Thread at the end of the chain. `None` if unknown.
     pub thread: Option<ThreadId>,
-    /// Of a thread without a CPU: who had that.
+    /// For a runnable thread: the occupant of its CPU.
     pub occupant: Option<ThreadId>,
 }
 
-/// What was waited for first.
+/// Object of the first wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Subject {
     /// The lock of that number in [`LockIndex`].
@@ -130,7 +133,7 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// What kind of wait it is.
+    /// Kind of wait.
     pub fn kind(self) -> HoldKind {
         match self {
             Subject::Lock(_) => HoldKind::Lock,
@@ -142,30 +145,31 @@ impl Subject {
 /// The blame for waits of one subject.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SubjectBlame {
-    /// What was waited for.
+    /// The subject.
     pub subject: Subject,
-    /// How often; waits that were ended in vain count with the next.
+    /// Number of waits. Waits that ended in vain count with the next one.
     pub waits: u64,
-    /// How often a waiter was woken to find nothing.
+    /// Number of wakeups in vain.
     pub false_wakeups: u64,
     /// How long (ns).
     pub waiting_ns: u64,
-    /// Who had it meanwhile (ns), the longest first; `None`: no thread, or not known. Sums to `waiting_ns`.
+    /// Holders during the waits (ns), longest first. `None` if it is not a thread, or unknown. Sums to
+    /// `waiting_ns`.
     pub holders: Vec<(Option<ThreadId>, u64)>,
-    /// To whom that is charged (ns), the most first. Sums to `waiting_ns`.
+    /// Blame by end (ns), largest first. Sums to `waiting_ns`.
     pub ends: Vec<(End, u64)>,
-    /// What threads that ran are charged with, by stack (ns), the most first: [`StackId::NONE`] where no sample
-    /// tells. Sums to what `ends` charges to [`EndClass::Running`].
+    /// Blame of running threads by stack (ns), largest first. [`StackId::NONE`] for time without a sample.
+    /// Sums to the blame of [`EndClass::Running`] in `ends`.
     pub stacks: Vec<(ThreadId, StackId, u64)>,
 }
 
 impl SubjectBlame {
-    /// What is charged to one class (ns).
+    /// Blame of one class (ns).
     pub fn of(&self, class: EndClass) -> u64 {
         self.ends.iter().filter(|(end, _)| end.class == class).map(|(_, ns)| ns).sum()
     }
 
-    /// What is charged to each thread (ns), the most first.
+    /// Blame by thread (ns), largest first.
     pub fn by_thread(&self) -> Vec<(Option<ThreadId>, u64)> {
         let mut sums: BTreeMap<Option<ThreadId>, u64> = BTreeMap::new();
         for (end, ns) in &self.ends {
@@ -178,11 +182,11 @@ impl SubjectBlame {
 /// A thread waited for another: an edge of the wait graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Edge {
-    /// Who waited.
+    /// The waiting thread.
     pub waiter: ThreadId,
-    /// Who ended it.
+    /// Thread that ended the wait.
     pub holder: ThreadId,
-    /// For what.
+    /// Kind of wait.
     pub kind: HoldKind,
     /// How long in all (ns).
     pub ns: u64,
@@ -195,19 +199,19 @@ pub struct Edge {
 pub struct Blame {
     /// All time that threads of the program were blocked (ns).
     pub total_ns: u64,
-    /// By what was waited for, the longest waited for first. Their waiting sums to `total_ns`.
+    /// By subject, longest wait time first. The wait times sum to `total_ns`.
     pub subjects: Vec<SubjectBlame>,
-    /// The wait graph: who waited for whom directly, the longest first.
+    /// Wait graph: direct waits between threads, longest first.
     pub edges: Vec<Edge>,
 }
 
 impl Blame {
-    /// What is charged to each end in all (ns), the most first. Sums to `total_ns`.
+    /// Total blame by end (ns), largest first. Sums to `total_ns`.
     pub fn ends(&self) -> Vec<(End, u64)> {
         self.ends_of(|_| true)
     }
 
-    /// What is charged to each end for waits of some subjects (ns), the most first.
+    /// Blame by end for the waits of some subjects (ns), largest first.
     pub fn ends_of(&self, wanted: impl Fn(Subject) -> bool) -> Vec<(End, u64)> {
         let mut sums: BTreeMap<End, u64> = BTreeMap::new();
         for blame in self.subjects.iter().filter(|blame| wanted(blame.subject)) {
@@ -230,16 +234,16 @@ fn most_first<K: Ord + Copy>(sums: BTreeMap<K, u64>) -> Vec<(K, u64)> {
     ranked
 }
 
-/// What blame is derived from.
+/// Input for blame.
 #[derive(Clone, Copy)]
 pub struct Facts<'a> {
-    /// What was recorded.
+    /// The recording.
     pub trace: &'a Trace,
-    /// What each CPU ran.
+    /// Occupation of each CPU.
     pub timelines: &'a Timelines,
     /// The locks by number.
     pub locks: &'a LockIndex,
-    /// Who had what.
+    /// Holders of all waits.
     pub holders: &'a Holders,
 }
 

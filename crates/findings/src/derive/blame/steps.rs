@@ -28,7 +28,7 @@ pub(super) const LOCK: u32 = 1 << 31;
 /// then done once.
 pub(super) fn merge(mut stretches: Vec<Stretch>) -> Vec<Stretch> {
     stretches.retain(|stretch| stretch.from < stretch.to && stretch.weight > 0);
-    // They come in runs that are in order already, a thread's waits each; the stable sort makes use of that.
+    // The input has sorted runs (the waits of one thread each), which a stable sort exploits.
     stretches.sort();
     if !stretches.windows(2).any(|pair| pair[0].node == pair[1].node && pair[1].from < pair[0].to) {
         return stretches;

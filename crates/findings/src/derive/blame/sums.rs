@@ -13,9 +13,9 @@ pub(super) struct Sums {
     pub false_wakeups: u64,
     /// How long they last (ns).
     pub waiting_ns: u64,
-    /// To whom that is charged (ns).
+    /// Blame by end (ns).
     pub ends: HashMap<End, u64>,
-    /// Who had it at the first link (ns).
+    /// Holders at the first link (ns).
     pub holders: HashMap<ThreadId, u64>,
     /// Weight of samples in running time that is blamed.
     pub stacks: HashMap<(ThreadId, StackId), u64>,

@@ -1,5 +1,5 @@
-//! Blame window by window: what is at the end of a chain of holders at a moment depends on that moment alone. So a
-//! recording is cut into windows that are short enough for the CPU's caches, and each is taken by itself.
+//! Blame by time window. The end of a chain of holders at a moment depends only on that moment. A recording
+//! is cut into windows that fit into the CPU's caches, and each window is processed separately.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -14,7 +14,7 @@ use super::{Blame, Edge, End, EndClass, Facts, Subject};
 use crate::derive::holders::{Hold, HoldKind};
 use crate::derive::parallel;
 
-/// About so many slices are in a window.
+/// Approximate number of slices per window.
 const ROWS_PER_WINDOW: u128 = 1 << 17;
 /// More windows than this gain nothing.
 const WINDOWS_MAX: u128 = 256;
@@ -102,7 +102,8 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// Takes what of a wait is in the window: for whom or what it was, and how long of it the thread was waking up (ns).
+    /// Adds the part of a wait within the window. Returns its subject, and the time in which the thread was
+    /// waking (ns).
     fn wait(&mut self, hold: &Hold, slice: &Slice, life: &Thread) -> Option<(Subject, u64)> {
         let (begin, end) = (slice.start.max(life.start), slice.end.min(life.end));
         let begins = self.time.contains(&begin);
