@@ -1,6 +1,6 @@
-//! Threads that wait for a lock while all CPUs are busy, and need little CPU themselves: a thread that sends
-//! requests and waits for responses, or a message pump. Without the lock the CPUs gain nothing, but the
-//! thread's other waits could overlap with the other threads' work.
+//! Threads that wait for a lock while all CPUs are busy, and need little CPU themselves. Examples: a thread
+//! that sends requests and waits for responses, or a message pump. Without the lock the CPUs gain nothing,
+//! but the thread's other waits could overlap with the other threads' work.
 
 use holdup_events::Trace;
 

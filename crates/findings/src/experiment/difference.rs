@@ -59,8 +59,8 @@ pub struct Figure {
     pub change: Option<Estimate>,
     /// The trend, corrected for the number of figures.
     pub trend: Trend,
-    /// For an unclear figure: the number of runs of each that would find the smallest change that matters in
-    /// four cases of five, if this were the only figure.
+    /// For an unclear figure: number of runs of each that would find the smallest change that matters in four
+    /// cases of five. It assumes that this is the only figure.
     pub runs_wanted: Option<u32>,
 }
 

@@ -10,14 +10,14 @@
 //! code that only moves the code looks like a gain.
 //!
 //! ## How it decides
-//! Analysis of variance of the logarithms, without the rounds' means: each factor's variance against the
-//! variance of runs of the same layout, corrected for the four factors. A finding needs a factor that is
+//! Analysis of variance of the logarithms, without the rounds' means. It compares each factor's variance with
+//! the variance of runs of the same layout, corrected for the four factors. A finding needs a factor that is
 //! beyond chance. The factor's levels must differ by at least the smallest change that matters.
 //!
 //! ## What to do
-//! Pad or align what the factor moves: arrays whose rows are a multiple of 4096 bytes apart (malloc-pad), hot
-//! data on the stack (env-size), large tables (aslr-seed, thp), threads that share a cache line or a CPU
-//! (pin). Compare builds with `holdup diff` over several layouts.
+//! Pad or align the data that the factor moves. For malloc-pad, these are arrays whose rows are a multiple of
+//! 4096 bytes apart. For env-size it is hot data on the stack, and for aslr-seed and thp large tables. For
+//! pin, threads share a cache line or a CPU. Compare builds with `holdup diff` over several layouts.
 //!
 //! ## Blind spots
 //! The order of functions in the binary is not varied. Padding and pinning reach only dynamically linked

@@ -9,12 +9,12 @@
 //! each disturbance of any thread delays all of them.
 //!
 //! ## How it decides
-//! It counts only time in which the last thread had work and did not run: waiting for a CPU, the disk, a
+//! It counts only time in which the last thread had work and did not run. It waited for a CPU, the disk, a
 //! lock, a fault or a timer. Waits for other threads' work do not count, because their cause is elsewhere.
-//! The upper bound of the gain removes such time from the last thread's way to the barrier, at most its delay
-//! after the second to last. The lower bound counts only such time after the arrival of all other threads. If
-//! other programs used the last thread's CPU for most of this time, they are the cause. noisy-neighbour
-//! reports it, and this finding is a hint.
+//! The upper bound of the gain removes such time from the last thread's way to the barrier. It is at most the
+//! delay after the second to last. The lower bound counts only such time after the arrival of all other
+//! threads. If other programs used the last thread's CPU for most of this time, they are the cause.
+//! noisy-neighbour reports it, and this finding is a hint.
 //!
 //! ## What to do
 //! Remove the delay that the summary names. Fewer threads than CPUs leave room for other programs. Two busy

@@ -5,8 +5,8 @@
 //! requests. It reports the number of such groups, their mean duration, and the mean duration of a response.
 //!
 //! ## Why it hurts
-//! Of 32 responses, 31 may arrive within 10 ms. The next 32 requests wait for the slowest one. Until then one
-//! request is outstanding instead of 32, and the service and the CPUs are idle.
+//! A group may get 31 of 32 responses within 10 ms. The next 32 requests wait for the slowest one. Until then
+//! one request is outstanding instead of 32, and the service and the CPUs are idle.
 //!
 //! ## How it decides
 //! Requests and responses are wakeups across processes that end waits for the network. A group begins with

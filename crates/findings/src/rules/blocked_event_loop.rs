@@ -10,12 +10,12 @@
 //! look idle: one thread uses one CPU.
 //!
 //! ## How it decides
-//! A turn is long if it takes 20 ms or more and ten times the median turn, and the thread ran for at least
-//! half of it. The function is the one nearest to the leaf that 90 % of the turn's samples have on their
-//! stack, apart from the functions that poll. Turns can also be long because many short requests are served
-//! without a poll that blocks. Then the thread is as often in `read`, `write` or `epoll_wait` as in other
-//! turns. So the rule requires that these calls are four times as rare in the long turns. If syscalls were
-//! counted within long turns, the process must not have polled there. A loop that works in pieces polls
+//! A turn is long if it takes 20 ms or more and ten times the median turn. The thread must have run for at
+//! least half of it. The function is the one nearest to the leaf that 90 % of the turn's samples have on
+//! their stack, apart from the functions that poll. Turns can also be long because many short requests are
+//! served without a poll that blocks. Then the thread is as often in `read`, `write` or `epoll_wait` as in
+//! other turns. So the rule requires that these calls are four times as rare in the long turns. If syscalls
+//! were counted within long turns, the process must not have polled there. A loop that works in pieces polls
 //! between them without blocking. Without such a count there is no finding. The lengths of turns are exact,
 //! and the function is sampled. The upper bound of the gain is the length of the long turns. With the call
 //! elsewhere, the loop would have that time for other requests. The lower bound is 0.

@@ -1,8 +1,8 @@
 //! # blocked-lock-holder: a thread sleeps, or waits for I/O, while it holds a contended lock
 //!
 //! ## What it sees
-//! For each contended lock, when its holder was itself blocked on an object that is no lock: a timer, the
-//! disk, a socket, a pipe, a child, a condition. It also sees how long other threads waited during that time.
+//! For each contended lock, when its holder was itself blocked on another object: a timer, the disk, a
+//! socket, a pipe, a child, a condition. It also sees how long other threads waited during that time.
 //!
 //! ## Why it hurts
 //! A lock should be held only for the short time of an update. A holder that does disk I/O or sleeps makes
@@ -11,9 +11,9 @@
 //! ## How it decides
 //! The holder of a lock at any time follows from the lock's releases. The rule adds up the time in which the
 //! holder was blocked while other threads waited for the lock. It adds the holder's kernel time in the calls
-//! that block it (sampled), because a write to a fast disk takes the CPU as long as the disk. The upper bound
-//! of the gain is that time, as far as waiters could have used idle CPUs. The lower bound is the saving of
-//! the active thread that waited least. If the holder waits for another lock, that lock is the cause
+//! that block it (sampled). A write to a fast disk takes the CPU as long as the disk. The upper bound of the
+//! gain is that time, as far as waiters could have used idle CPUs. The lower bound is the saving of the
+//! active thread that waited least. If the holder waits for another lock, that lock is the cause
 //! (lock-contention).
 //!
 //! ## What to do

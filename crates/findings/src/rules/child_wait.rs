@@ -2,8 +2,8 @@
 //!
 //! ## What it sees
 //! Threads that wait for the exit of child processes (`waitpid`, `system`, `subprocess.run`, a shell's
-//! commands), or for their messages (the end of a pipe from them, a signal, as build tools do). It also sees
-//! the children, whether they ran in parallel, and their activity.
+//! commands). Build tools wait for their messages (the end of a pipe from them, a signal). It also sees the
+//! children, whether they ran in parallel, and their activity.
 //!
 //! ## Why it hurts
 //! A parent that starts one child, waits, and starts the next uses one CPU, however many there are. While the
@@ -13,10 +13,10 @@
 //! There are two cases. In the first, four or more children run one after another, and none takes more than a
 //! third of the waiting. (The steps of a script are one long child and some short ones, and mostly depend on
 //! each other.) In the second, the parent has work of its own. The upper bound of the gain is that the waits
-//! overlapped with other work on idle CPUs. That is as many parallel children as CPUs, but at least the
-//! length of the longest child, or the parent's own work next to its child. The lower bound is 0, because a
-//! child may need its predecessor's output. A parent that only waits for one child (a wrapper, a shell) has
-//! no finding. The slow part is in the child, and is judged there.
+//! overlapped with other work on idle CPUs. There are at most as many parallel children as CPUs, and the
+//! longest child still takes its time. In the second case, the parent's own work overlaps with its child. The
+//! lower bound is 0, because a child may need its predecessor's output. A parent that only waits for one
+//! child (a wrapper, a shell) has no finding. The slow part is in the child, and is judged there.
 //!
 //! ## What to do
 //! Start the next child before the previous one exits (`make -j`, `xargs -P`, `&` and `wait`, a process

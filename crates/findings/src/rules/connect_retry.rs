@@ -1,9 +1,9 @@
 //! # connect-retry: connections wait for a second because their first packet got no response
 //!
 //! ## What it sees
-//! Waits in `connect`, or for a descriptor (`poll`, `epoll`), that end soon after a whole second, while the
-//! kernel counted retransmitted first packets of connections (SYN). It also sees how often connections found
-//! the queue of a listening socket full.
+//! Waits in `connect`, or for a descriptor (`poll`, `epoll`), that end soon after a whole second. At that
+//! time the kernel counted retransmitted first packets of connections (SYN). It also sees how often
+//! connections found the queue of a listening socket full.
 //!
 //! ## Why it hurts
 //! A listening socket queues the connections that are not accepted yet: `listen(fd, N)`, and at most

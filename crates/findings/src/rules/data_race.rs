@@ -10,8 +10,8 @@
 //!
 //! ## How it decides
 //! Each pair of places, and the memory that they share, is reported once, with the number of reports that
-//! name it, the most frequent pair first. The finding gains no time. It ranks after findings with a gain, but
-//! before hints.
+//! name it. The most frequent pair comes first. The finding gains no time. It ranks after findings with a
+//! gain, but before hints.
 //!
 //! ## What to do
 //! Protect both places by the same lock, make the memory atomic, or give each thread its own memory.

@@ -1,8 +1,8 @@
 //! # delayed-ack: small writes wait 40 ms for the peer's acknowledgement
 //!
 //! ## What it sees
-//! Waits on sockets, or on several descriptors at once, of which unusually many end after 40 ms, by the
-//! network code or a timer of the kernel.
+//! Waits on sockets, or on several descriptors at once, of which unusually many end after 40 ms. The network
+//! code or a timer of the kernel ends them.
 //!
 //! ## Why it hurts
 //! TCP delays a small segment while an earlier one is not acknowledged (Nagle's algorithm). The receiver

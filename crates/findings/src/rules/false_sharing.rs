@@ -11,8 +11,8 @@
 //! shared, so the program looks parallel and is not. More threads make it slower.
 //!
 //! ## How it decides
-//! The address is computed from the instruction before the sample and its registers, because a CPU that waits
-//! for memory is sampled at the next instruction. A line counts if many of its samples, in time order, are by
+//! The address is computed from the instruction before the sample and its registers. A CPU that waits for
+//! memory is sampled at the next instruction. A line counts if many of its samples, in time order, are by
 //! another thread on another CPU than the previous sample. It is false sharing if four in five accesses are
 //! to bytes that only one thread accesses. No thread may ever have slept until a word there changed: a lock
 //! and its data are true sharing.

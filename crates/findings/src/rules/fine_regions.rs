@@ -5,8 +5,8 @@
 //! program's threads together compute for less time than the run takes.
 //!
 //! ## Why it hurts
-//! Waking a thread and receiving its completion takes the kernel some 10 to 20 µs, and each end of a region
-//! waits for the slowest thread. If an innermost loop is divided, this is more than the loop took.
+//! Waking a thread and receiving its completion takes the kernel some 10 to 20 µs. Each end of a region waits
+//! for the slowest thread. If an innermost loop is divided, this is more than the loop took.
 //!
 //! ## How it decides
 //! It counts the waits of a thread at joins and barriers that another thread of its process ended. There must

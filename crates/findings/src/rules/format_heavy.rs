@@ -2,7 +2,7 @@
 //!
 //! ## What it sees
 //! CPU samples in functions that convert values to text or text to values (`printf`, `strtod`, Rust's
-//! `core::fmt`, Go's `fmt` and `strconv`), and the functions of the program that call them.
+//! `core::fmt`, Go's `fmt` and `strconv`). It also sees the functions of the program that call them.
 //!
 //! ## Why it hurts
 //! A format string is an interpreted program, and a number takes some hundred instructions. Unread messages

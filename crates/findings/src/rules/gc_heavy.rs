@@ -12,11 +12,11 @@
 //! interrupted delays all others.
 //!
 //! ## How it decides
-//! It judges each thread with a fair share of the program's own work: the time in which it collected
-//! (sampled) or waited for a collection (exact). A finding needs a tenth of the time that such a thread ran
-//! and waited for collections. The upper bound of the gain removes this time from the thread with the highest
-//! cost, and its waits for a CPU to collect on. The lower bound is half as many collections, for the thread
-//! with the lowest cost.
+//! It judges each thread with a fair share of the program's own work. Its cost is the time in which it
+//! collected (sampled) or waited for a collection (exact). A finding needs a tenth of the time that such a
+//! thread ran and waited for collections. The upper bound of the gain removes this time from the thread with
+//! the highest cost, and its waits for a CPU to collect on. The lower bound is half as many collections, for
+//! the thread with the lowest cost.
 //!
 //! stop-the-world-latecomer reports the waits for the last thread to stop, unless the program requests most
 //! pauses itself. This rule reports threads that need more CPUs than there are because they collect.
@@ -125,10 +125,10 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
 /// Cost of collections for one thread.
 struct Cost<'a> {
     thread: &'a ThreadLedger,
-    /// Its collecting time (ns).
+    /// Collecting time (ns).
     work_ns: u64,
-    /// Its waits for collections (ns). Without the waits for the last thread to stop, unless the program
-    /// requests most collections.
+    /// Waits for collections (ns). Without the waits for the last thread to stop, unless the program requests
+    /// most collections.
     wait_ns: u64,
 }
 
@@ -142,7 +142,7 @@ impl Cost<'_> {
         self.ns() as f64 / (self.thread.running_ns() + self.wait_ns).max(1) as f64
     }
 
-    /// Its waits for a CPU to collect on (ns).
+    /// Waits for a CPU to collect on (ns).
     fn queued_ns(&self) -> f64 {
         let queued = self.thread.classes[Class::RunQueue as usize] as f64;
         queued * self.work_ns as f64 / self.thread.running_ns().max(1) as f64

@@ -15,8 +15,8 @@
 //! counts for the nearest function of the program itself. The rule reports at least 8 % of the running time.
 //! The upper bound of the gain removes all of it. The lower bound is 0, because new peers need a handshake.
 //! Only the user knows how many there are. With a quarter of the running time or more, the finding is more
-//! than a hint, unless nearly all of that was in the first part of the run. Connections that are opened once,
-//! and kept, are the finding's own advice.
+//! than a hint. The exception is if nearly all of that was in the first part of the run. Connections that are
+//! opened once, and kept, are the finding's own advice.
 //!
 //! ## What to do
 //! Keep connections open and reuse them. The client's pool needs as many as there are outstanding requests

@@ -10,8 +10,8 @@
 //!
 //! ## How it decides
 //! The lock is recognised by its protocol, not by a symbol, so a stripped interpreter is sufficient. Several
-//! threads of a process with CPython's binary or library wait at the same few words of memory, and a timer
-//! ends many of these waits after the interval. The gain is computed as for a lock. The upper bound is that
+//! threads of a process with CPython's binary or library wait at the same few words of memory. A timer ends
+//! many of these waits after the interval. The gain is computed as for a lock. The upper bound is that
 //! waiters had run on the CPUs that the program did not use. The lower bound is the wait of the active thread
 //! that waited least. The functions of the holders during these waits are sampled. They are Python functions
 //! if the interpreter's version is known.

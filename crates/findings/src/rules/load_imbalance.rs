@@ -16,10 +16,10 @@
 //! thread's delay after the second to last.
 //!
 //! Threads that were blocked longer than they ran do other work, and have no share here. barrier-straggler
-//! reports time in which the last thread did not run. If it did not run for half of its lateness because of
-//! another program, the finding is a hint: a thread that shares its CPU with another program also runs more
-//! slowly. It is also a hint if the last thread ran at most a tenth longer than the mean, or a fifth with
-//! only a few barriers. CPUs differ that much if other threads run on their cores.
+//! reports time in which the last thread did not run. If another program kept it off the CPU for half of its
+//! lateness, the finding is a hint. A thread that shares its CPU with another program also runs more slowly.
+//! It is also a hint if the last thread ran at most a tenth longer than the mean. With only a few barriers,
+//! this limit is a fifth. CPUs differ that much if other threads run on their cores.
 //!
 //! ## What to do
 //! Distribute smaller pieces to free threads (`schedule(dynamic)`, a work queue, work stealing). Or divide

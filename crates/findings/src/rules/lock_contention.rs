@@ -1,10 +1,10 @@
 //! # lock-contention: threads wait for a lock while CPUs are idle
 //!
 //! ## What it sees
-//! Threads blocked in the kernel on one lock: a futex word with the value "locked, with waiters", a file's
-//! lock, or the address space's own lock. It reports the wait time of each thread, the holder, and the
-//! holder's state: running (and where), runnable (and the occupant of its CPU), or waiting (and the awaited
-//! object).
+//! Threads blocked in the kernel on one lock. It is a futex word with the value "locked, with waiters", a
+//! file's lock, or the address space's own lock. It reports the wait time of each thread, the holder, and the
+//! holder's state. The holder is running (and where), runnable (and the occupant of its CPU), or waiting (and
+//! the awaited object).
 //!
 //! ## Why it hurts
 //! A lock serializes threads. While threads queue for it, CPUs that they could use are idle. More threads
@@ -13,11 +13,11 @@
 //! ## How it decides
 //! At each moment it counts the threads that wait for the lock and the CPUs that do nothing for the program.
 //! An idle CPU counts fully. A CPU used by another program counts half, because a thread that needs it gets
-//! half of it. If `m` of the waiters could have run in addition to the `r` running threads, the work of that
-//! moment would have taken `r / (r + m)` of its time. The sum is the upper bound of the gain. The lower bound
-//! is the wait of the active thread that waited least: every thread's course would be shorter by at least
-//! that. It is 0 if an active thread never waits for the lock, because the run's length may depend on that
-//! thread. It counts idle CPUs only.
+//! half of it. Suppose that `m` of the waiters could have run in addition to the `r` running threads. The
+//! work of that moment would have taken `r / (r + m)` of its time. The sum is the upper bound of the gain.
+//! The lower bound is the wait of the active thread that waited least: every thread's course would be shorter
+//! by at least that. It is 0 if an active thread never waits for the lock, because the run's length may
+//! depend on that thread. It counts idle CPUs only.
 //!
 //! Waits while the program uses all CPUs gain nothing and count as 0. The exception is a thread that uses
 //! little CPU. Its other waits (responses, a timer) could overlap with the other threads' work, and the run
@@ -30,11 +30,11 @@
 //! added to its cost and to the upper bound of its gain.
 //!
 //! A thread that releases a lock to a waiter is its holder from the previous release until then. The state of
-//! holders during that time is followed to its end: a holder that waits for another lock is charged to that
+//! holders during that time is followed to its end. A holder that waits for another lock is charged to that
 //! lock's holder, and so on.
 //!
 //! ## What to do
-//! If holders run: hold the lock for less time (move work, I/O and allocation out of it), or split it (one
+//! If holders run: hold the lock for less time (move work, I/O and allocation out of it). Or split it (one
 //! per shard, per bucket, per thread). Or remove it (per-thread sums merged at the end, atomic operations,
 //! read-copy-update). If holders wait for a disk, a timer or another lock: do not wait while holding it. If
 //! holders are runnable: the cause is too few CPUs, not the lock.
@@ -96,8 +96,8 @@ const MANY: f64 = 0.25;
 /// Minimum number of waits for a sure finding. Fewer may be chance.
 const WAITS_SURE: u64 = 10;
 
-/// Minimum share of the wall time for waits for a lock and the kernel's work for them, for the lock to
-/// serialize accesses to its memory. Most such threads spin for a while before they sleep.
+/// Minimum share of the wall time for waits for a lock and the kernel's work for them. Above it, the lock
+/// serializes accesses to its memory. Most such threads spin for a while before they sleep.
 const ORDERS_MIN: f64 = 0.01;
 
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
@@ -166,7 +166,7 @@ fn charge(scene: &Scene, number: u32) -> Charge {
     })
 }
 
-/// This lock's part of the CPU time in futex(2) (ns, sampled), by its share of the waits there.
+/// The lock's part of the CPU time in futex(2) (ns, sampled), by its share of the waits there.
 fn futex_cpu_ns(scene: &Scene, lock: &LockUse) -> f64 {
     let calls = scene.derived.syscalls.iter().find(|call| call.number == FUTEX);
     match (lock.reason, calls) {

@@ -13,9 +13,9 @@
 //! ## How it decides
 //! A handover counts if the woken thread is the next one to release the lock to a waiter. Handovers must be
 //! frequent, and most releases must be handovers. For a fair part of the contended time, the lock must belong
-//! to threads that only arrive or pass it on (asleep, runnable, or in futex(2); the last by samples). Time in
-//! which the CPU of such a thread runs another thread of the program is not counted. That thread works, and
-//! the next holder would not have had the CPU without the lock either.
+//! to threads that only arrive or pass it on. These are asleep, runnable, or in futex(2) (by samples). Time
+//! in which the CPU of such a thread runs another thread of the program is not counted. That thread works,
+//! and the next holder would not have had the CPU without the lock either.
 //!
 //! The gain is that of the same run replayed. Lower bound: the next holder runs at once and never enters the
 //! kernel for the lock. Upper bound: no thread waits for it.
@@ -26,8 +26,8 @@
 //! priority inheritance.
 //!
 //! ## Blind spots
-//! If a running thread takes the lock between the release and the arrival of the woken thread, and then finds
-//! no waiter to wake, this looks like a handover. Spinning locks form convoys too, without sleepers.
+//! A running thread may take the lock between the release and the arrival of the woken thread. If it then
+//! finds no waiter to wake, this looks like a handover. Spinning locks form convoys too, without sleepers.
 //!
 //! ## References
 //! Blasgen, Gray, Mitoma, Price: The convoy phenomenon (Operating Systems Review 1979). Dice: Malthusian
@@ -63,8 +63,8 @@ const HANDOVER_SHARE_MIN: f64 = 0.3;
 /// Minimum share of handovers among the releases to a waiter. Otherwise any thread can take the lock.
 const HANDED_MIN: f64 = 0.5;
 
-/// Time (ns) that the lock belonged to a thread on the way to it, or passing it on, while other threads
-/// waited and no other work was done.
+/// Time (ns) that the lock belonged to a thread on the way to it, or passing it on. Other threads waited in
+/// that time, and no other work was done.
 fn handing_ns(scene: &Scene, lock: &LockHolding) -> u64 {
     (lock.on_the_way(scene.timelines) + lock.in_call(FUTEX)).min(lock.contended_ns)
 }

@@ -2,8 +2,8 @@
 //!
 //! ## What it sees
 //! A thread that runs on the critical path for more than half of the run, hardly in parallel with other
-//! threads, while other threads or processes wait for its work. Examples: the only server of many clients,
-//! the slowest stage of a pipeline, a pool of which one thread has all the work.
+//! threads. Other threads or processes wait for its work. Examples: the only server of many clients, the
+//! slowest stage of a pipeline, a pool of which one thread has all the work.
 //!
 //! ## Why it hurts
 //! No change outside that thread matters: no other thread, no further CPU, no faster client makes the run
@@ -13,13 +13,14 @@
 //! The critical path is walked back from the end of the run, from each wait to the thread that ended it. The
 //! thread must run on the path for at least half of the run. It must also account for half of the run in the
 //! bottle graph, in which parallel threads share the time. Other threads on the path must have waited for it
-//! (for work, for a response, at a pipe) for at least half of its running time. Idle helpers do not count,
-//! nor does a thread that only joins it or is its parent (except a parent with several active children).
+//! for at least half of its running time. Waits for work, for a response, and at a pipe count. Idle helpers
+//! do not count, nor does a thread that only joins it or is its parent (except a parent with several active
+//! children).
 //!
-//! There is no finding if a rule with a specific cause has at least half of the gain: serial sections, locks,
+//! There is no finding if a rule with a specific cause has at least half of the gain. Serial sections, locks,
 //! collections and handovers have their own rules. A certain gain ranks before this finding. Upper bound: its
-//! work in the named function goes (or half of its work, if no function has half of it), and idle CPUs take
-//! their part of the rest. With too few samples all of it goes. The lower bound is 0, because it is not known
+//! work in the named function goes (or half of its work, if no function has half of it). Idle CPUs take their
+//! part of the rest. With too few samples all of it goes. The lower bound is 0, because it is not known
 //! whether the work is necessary, or can be divided.
 //!
 //! A hint is given if no thread waits for it, but workers of its runtime (GHC, Go, tokio, ...) are idle for
@@ -253,8 +254,8 @@ fn finding(scene: &Scene, (lone, path_ns, at_once): (ThreadId, u64, f64), beside
     }
 }
 
-/// Upper bound on the removable share of the thread's running time (0 to 1): its work in the function with
-/// most of its work, and the part of the rest that idle CPUs would take.
+/// Upper bound on the removable share of the thread's running time (0 to 1). It is its work in the function
+/// with most of its work. It also includes the part of the rest that idle CPUs would take.
 fn removable(scene: &Scene, lone: ThreadId, busiest: Option<&Busiest>) -> f64 {
     let samples = samples_of(scene.trace, lone);
     if (samples.len() as u64) < SAMPLES_MIN {

@@ -9,10 +9,10 @@
 //! any recording. The other findings rank by the gain of the whole run, so they may not mention them.
 //!
 //! ## How it decides
-//! It follows the thread's longest wait inside the pause to the holder of the awaited object, from there to
-//! that thread's longest wait, and so on. The cause is at the end of the chain. The finding comes first,
-//! whatever the gain of the whole recording. The lower bound is 0 (other threads may continue during the
-//! pause). The upper bound is the pause.
+//! It follows the thread's longest wait inside the pause to the holder of the awaited object. From there it
+//! follows that thread's longest wait, and so on. The cause is at the end of the chain. The finding comes
+//! first, whatever the gain of the whole recording. The lower bound is 0 (other threads may continue during
+//! the pause). The upper bound is the pause.
 //!
 //! ## What to do
 //! The remedy depends on the end of the chain. Release a lock before the holder waits or computes. Give a

@@ -3,20 +3,20 @@
 //! ## What it sees
 //! Threads that must reclaim memory before they can allocate more, because their memory cgroup is at its
 //! limit or the machine's memory is full. It also sees how long they wait for pages of files (or of swap)
-//! that are not in memory, and the share of disk reads that had been in memory before.
+//! that are not in memory. It reports the share of disk reads that had been in memory before.
 //!
 //! ## Why it hurts
 //! A container's limit also counts the pages of files that it reads and maps. The program's working set of
 //! these must fit below the limit together with its own memory. Otherwise the kernel evicts pages that are
-//! needed next, and each use is a read from the disk: a hundred microseconds or more instead of a hundred
-//! nanoseconds. The program seems to wait for a slow disk.
+//! needed next, and each use is a read from the disk. That takes a hundred microseconds or more instead of a
+//! hundred nanoseconds. The program seems to wait for a slow disk.
 //!
 //! ## How it decides
 //! Threads must repeatedly reclaim memory themselves (direct reclaim), and a large part of the concurrent
 //! disk reads must have been in memory before. (The kernel counts both for the whole machine.) The upper
 //! bound of the gain removes the waits for pages and the reclaim. It also removes the waits for the disk in
 //! read calls in which memory was reclaimed. The lower bound is the part of the waits for data that had been
-//! in memory before. If nearly all data is read for the first time, there is no finding: more memory does not
+//! in memory before. If nearly all data is read for the first time, there is no finding. More memory does not
 //! help a program that reads a large file once.
 //!
 //! ## What to do
@@ -114,8 +114,8 @@ fn read_again(paging: &Paging) -> f64 {
     }
 }
 
-/// Whether the slice is a fault that reads from a disk, or a wait for the disk in a read call in which memory
-/// had to be reclaimed.
+/// Whether the slice is a fault that reads from a disk. Also true for a wait for the disk in a read call in
+/// which memory had to be reclaimed.
 fn is_for_memory(scene: &Scene, slice: &Slice) -> bool {
     let wait = scene.trace.wait(slice.wait);
     let in_call = || {

@@ -10,20 +10,20 @@
 //! threads that wait for it.
 //!
 //! ## How it decides
-//! At each moment, it counts the threads that wait for a CPU and find none idle, up to the number of running
-//! threads of other programs. The upper bound of the gain assumes that they had run at once and that the work
-//! was spread evenly. The lower bound is the wait of the active thread that waited least.
+//! At each moment, it counts the threads that wait for a CPU and find none idle. It counts at most as many as
+//! there are running threads of other programs. The upper bound of the gain assumes that they had run at once
+//! and that the work was spread evenly. The lower bound is the wait of the active thread that waited least.
 //!
 //! Delays behind the program's own threads belong to oversubscription. The exception is if the CPUs would be
-//! sufficient for all runnable threads without the other program, and the waiting thread may run on another
-//! CPU. A thread that is bound to a CPU waits for its own. Programs whose names cannot be read (outside this
-//! PID namespace) count as one. A program that repeatedly wakes the program's threads by its own calls
-//! exchanges messages with it: a database or a client on the same machine. It is reported separately, and
-//! only as a hint. CPU time of the recorder is part of the cost of recording.
+//! sufficient for all runnable threads without the other program. The waiting thread must be allowed on
+//! another CPU. A thread that is bound to a CPU waits for its own. Programs whose names cannot be read
+//! (outside this PID namespace) count as one. A program that repeatedly wakes the program's threads by its
+//! own calls exchanges messages with it: a database or a client on the same machine. It is reported
+//! separately, and only as a hint. CPU time of the recorder is part of the cost of recording.
 //!
 //! ## What to do
-//! Move the neighbour (to another machine, or to other CPUs by `taskset` or cpusets), run it at a lower
-//! weight, or start fewer threads than there are CPUs. For a kernel thread, find the source of its work.
+//! Move the neighbour (to another machine, or to other CPUs by `taskset` or cpusets), or run it at a lower
+//! weight. Or start fewer threads than there are CPUs. For a kernel thread, find the source of its work.
 //!
 //! ## Blind spots
 //! Time that a hypervisor gives to other guests is no neighbour on this machine: see the line `stolen`. A

@@ -20,18 +20,18 @@
 //! the time in which such a wait was the only activity. The lower bound is 0, because a request may need the
 //! previous response.
 //!
-//! The finding is likely if client and server are known and concurrency is low: fewer than two requests on
-//! average, or as many as there are requesting threads. Otherwise, and for peers on other machines, it is a
-//! hint. batch-straggler reports requests in groups.
+//! The finding is likely if client and server are known and concurrency is low. Low is fewer than two
+//! requests on average, or as many as there are requesting threads. Otherwise, and for peers on other
+//! machines, it is a hint. batch-straggler reports requests in groups.
 //!
 //! ## What to do
 //! Send several requests at once: more worker threads or processes (a server's workers, a pool's core size, a
-//! queue's prefetch window), requests that do not wait for each other (futures, gather, pipelining), or one
-//! request for many items. Check whether a limit prevents this: a pool, a semaphore, a setting of one.
+//! queue's prefetch window). Or use requests that do not wait for each other (futures, gather, pipelining),
+//! or one request for many items. Check whether a limit prevents this: a pool, a semaphore, a setting of one.
 //!
 //! ## Blind spots
 //! For tasks that share a polling thread (goroutines, promises), requests of several messages look like more
-//! requests than there are, and peers on other machines are not seen. A peer that works on a CPU is not
+//! requests than there are. Their peers on other machines are not seen. A peer that works on a CPU is not
 //! counted: lone-worker and wakeup-ping-pong report those. In attached programs, the first sender may be the
 //! server. Event loops that accept connections and send requests to another machine are not seen. A thread
 //! that receives unsolicited messages from another machine looks as if it requested them.

@@ -2,12 +2,12 @@
 //!
 //! ## What it sees
 //! Threads in a requested sleep (`nanosleep`, a timer, a wait that only its timeout ended), often, or a few
-//! times for long, while no thread of the program is running or runnable.
+//! times for long. No thread of the program is running or runnable in that time.
 //!
 //! ## Why it hurts
-//! A pause of fixed length is either too long or too short: a back-off, a retry after a while, a rate limit
-//! by sleeps between items. Each one costs its length, and more: the kernel ends it up to 50 µs late, and the
-//! thread must be woken and refill its caches.
+//! A pause of fixed length is either too long or too short. Examples: a back-off, a retry after a while, a
+//! rate limit by sleeps between items. Each one costs its length, and more: the kernel ends it up to 50 µs
+//! late. The thread must be woken and refill its caches.
 //!
 //! ## How it decides
 //! It adds up the sleeps of threads that sleep often, as far as no thread of the program was runnable. That
@@ -20,7 +20,7 @@
 //! time. A few long sleeps may be intended. They are reported, as a hint, if they take half of the run,
 //! except for an event loop's wait for events of which none occurs. There is one stronger pattern. Most of
 //! the sleeps are waits for other threads until a timeout, after which the waiter continues and wakes other
-//! threads, while these threads end such waits at other times. Then the awaited condition held and no thread
+//! threads. At other times, these threads end such waits. Then the awaited condition held and no thread
 //! signalled it, and the finding is likely. If a runtime carries tasks (tokio, Go), the tasks sleep. The
 //! stacks on which a task sets its timer, or checks it, show which ones.
 //!

@@ -9,29 +9,30 @@
 //! CPU that it needs.
 //!
 //! ## How it decides
-//! Threads must spend a fair share of their time waiting for a CPU behind the program's own threads, while
-//! more of them are runnable than there are CPUs. Two threads that share a CPU because another program uses
-//! the other CPU are not too many.
+//! Threads must spend a fair share of their time waiting for a CPU behind the program's own threads. More of
+//! them must be runnable than there are CPUs. Two threads that share a CPU because another program uses the
+//! other CPU are not too many.
 //!
 //! The lower bound of the gain is the direct cost of the switches that preemption forced. The upper bound is
-//! the time that the run would be shorter if each of these threads had had a CPU at once: with as many CPUs
-//! as threads, or with fewer threads, if the CPUs were used by spinning waiters. It is at most the CPUs' idle
-//! and spinning time, because fewer threads have the same work.
+//! the time that the run would be shorter if each of these threads had had a CPU at once. That needs as many
+//! CPUs as threads. If the CPUs were used by spinning waiters, fewer threads have the same effect. It is at
+//! most the CPUs' idle and spinning time, because fewer threads have the same work.
 //!
-//! The finding is only a hint in three cases: the threads are hardly seen to spin or to yield (fewer threads
-//! would have to do the CPUs' work as well), the active threads hardly wait for each other, or the mean
-//! number of runnable threads is at most the number of CPUs (the delays are due to their timing).
+//! The finding is only a hint in three cases. In the first, the threads are hardly seen to spin or to yield,
+//! so fewer threads would have to do the CPUs' work as well. In the second, the active threads hardly wait
+//! for each other. In the third, the mean number of runnable threads is at most the number of CPUs, so the
+//! delays are due to their timing.
 //!
 //! ## What to do
 //! Start as many threads as there are CPUs that the program may use (its affinity and cgroup limit count, not
 //! the machine's size). Do not nest pools (a pool per library, each as wide as the machine). If a runtime's
 //! threads are most of the busy ones, the finding names the runtime and the option for their number. If the
-//! CPUs are used by work, it names the function with most of the work, and its purpose if a descriptor knows
-//! it (docs/descriptors.md, `[[work]]`). Less of that work helps, fewer threads hardly do.
+//! CPUs are used by work, it names the function with most of the work. It adds the work's purpose if a
+//! descriptor knows it (docs/descriptors.md, `[[work]]`). Less of that work helps, fewer threads hardly do.
 //!
 //! ## Blind spots
-//! A spinning thread looks like a working one, so the gain of fewer threads has bounds that are far apart:
-//! measure it with another number of threads.
+//! A spinning thread looks like a working one, so the gain of fewer threads has bounds that are far apart.
+//! Measure it with another number of threads.
 //!
 //! ## References
 //! Ousterhout: Scheduling techniques for concurrent systems (1982). Linux `sched(7)`.

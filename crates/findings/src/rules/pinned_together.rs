@@ -1,8 +1,8 @@
 //! # pinned-together: busy threads stay on one CPU while another CPU is free
 //!
 //! ## What it sees
-//! Threads of the program that run on a single CPU only and queue for it, while another CPU that the program
-//! uses or may use is idle, or runs another program's thread, which would share it.
+//! Threads of the program that run on a single CPU only and queue for it. Another CPU that the program uses
+//! or may use is idle, or runs another program's thread, which would share it.
 //!
 //! ## Why it hurts
 //! They share one CPU although each could have its own. The usual reason is an affinity that was set for one

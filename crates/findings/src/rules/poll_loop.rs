@@ -10,11 +10,11 @@
 //! them wait for its clock. Shorter sleeps cost CPU time instead, and wake sleeping CPUs.
 //!
 //! ## How it decides
-//! The thread must mostly poll: most waits that a clock ended are followed by a run that is short compared
-//! with the wait, and by the next such wait. The upper bound of the gain is its sleeping time in which no
-//! thread of the program was running or runnable. The lower bound is the time that other threads waited for
-//! it in its last sleep. A thread that began to wait then, and was woken after the check, had its data ready.
-//! For external events the recording does not show when they occurred.
+//! The thread must mostly poll. After most waits that a clock ended, it runs briefly compared with the wait,
+//! and waits in the same way again. The upper bound of the gain is its sleeping time in which no thread of
+//! the program was running or runnable. The lower bound is the time that other threads waited for it in its
+//! last sleep. A thread that began to wait then, and was woken after the check, had its data ready. For
+//! external events the recording does not show when they occurred.
 //!
 //! A housekeeping thread is left out: it hardly runs, only waits for clocks and wakes no thread, while other
 //! threads do the work. So is a runtime's own thread that monitors the calls of other threads (Go's sysmon),
@@ -26,7 +26,7 @@
 //! during such waits is not counted.
 //!
 //! The CPU time of the polling is reported, but not counted. The finding is only a hint if the program did
-//! little work at all, or waits for the outside most of the time, because an idle program looks the same.
+//! little work at all, or waits for the outside most of the time. An idle program looks the same.
 //!
 //! ## What to do
 //! Wait for the event itself: a condition variable, an eventfd, a futex, inotify, a blocking read, with the

@@ -2,8 +2,8 @@
 //!
 //! ## What it sees
 //! Threads that wait at one place (for a connection of a pool, a buffer, a permit of a semaphore) until
-//! another thread gives an item back, which waits there itself at other times. It reports how many of them
-//! hold an item at a time, and the holders' activity.
+//! another thread gives an item back. That thread waits there itself at other times. It reports how many of
+//! them hold an item at a time, and the holders' activity.
 //!
 //! ## Why it hurts
 //! The number of items limits the number of threads that make progress, each for as long as it keeps its
@@ -17,8 +17,8 @@
 //! descriptor identifies them, are left out.
 //!
 //! The upper bound of the gain is that all waiters continue at the same time, as far as there are CPUs for
-//! their running part. The lower bound is one more item, for the time in which a holder is blocked, limited
-//! by a replay without these waits: the resource behind the items may be slow.
+//! their running part. The lower bound is one more item, for the time in which a holder is blocked. A replay
+//! without these waits limits it, because the resource behind the items may be slow.
 //!
 //! ## What to do
 //! Take an item later and return it sooner: do slow operations before or after. If the whole holding time is

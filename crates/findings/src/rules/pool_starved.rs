@@ -2,7 +2,7 @@
 //!
 //! ## What it sees
 //! Pools: threads of one process that wait for work at the same place. It sees the time in which every one of
-//! them is blocked on another object than work (the disk, the network, a child, a sleep), while work remains.
+//! them is blocked on another object (the disk, the network, a child, a sleep), while work remains.
 //!
 //! ## Why it hurts
 //! A pool as wide as the machine is right for computations. While a piece of work waits, its worker is
@@ -16,14 +16,14 @@
 //! responses arrive close to each other. Second, the threads that distribute the work wait for the workers.
 //! Then all work until they continue was already queued.
 //!
-//! That work is forecast with a worker for each wait. It takes the longest of three times: the longest wait,
-//! all waits in sequence for the part that may not overlap (with 95 % certainty), and the CPU time of the
-//! responding processes.
+//! That work is forecast with a worker for each wait. It takes the longest of three times. These are the
+//! longest wait, all waits in sequence for the part that may not overlap (with 95 % certainty), and the CPU
+//! time of the responding processes.
 //!
-//! If a runtime identifies its pool's workers, the rule also adds up the time in which all workers of a pool
-//! waited for another task's result until a timeout. No thread of the program may have been running, runnable
-//! or waiting for the outside in that time. The workers that would run those tasks are among the waiters. All
-//! of that time is lost.
+//! If a runtime identifies its pool's workers, the rule adds another time. In it all workers of a pool waited
+//! for another task's result until a timeout. No thread of the program may have been running, runnable or
+//! waiting for the outside in that time. The workers that would run those tasks are among the waiters. All of
+//! that time is lost.
 //!
 //! ## What to do
 //! Give work that waits its own pool, wider than the machine. Use asynchronous I/O. Do not wait for one piece
@@ -127,7 +127,7 @@ fn pools(scene: &Scene) -> BTreeSet<Vec<ThreadId>> {
 }
 
 /// The waits of workers during their work. A worker that is woken and waits for the same object again has
-/// only checked: a socket also wakes its reader when the peer reads the sent data.
+/// only checked. A socket also wakes its reader when the peer reads the sent data.
 fn slow_waits(scene: &Scene, workers: &[ThreadId]) -> Vec<Span> {
     let mut waits: Vec<Span> = Vec::new();
     for worker in workers {

@@ -1,8 +1,8 @@
 //! # preempted-lock-holder: a thread loses its CPU while it holds a contended lock
 //!
 //! ## What it sees
-//! For each contended lock, when the holder was runnable without a CPU, and the occupant of that CPU: another
-//! program, or a thread of the same program.
+//! For each contended lock, when the holder was runnable, and the occupant of its CPU: another program, or a
+//! thread of the same program.
 //!
 //! ## Why it hurts
 //! The holder waits for a CPU for milliseconds instead of holding the lock for microseconds. All threads that
@@ -12,13 +12,13 @@
 //! ## How it decides
 //! The holder of a lock at any time follows from the lock's releases. The rule adds up the time in which the
 //! holder queued for a CPU while other threads waited for the lock. Time from a wakeup to the first run is
-//! not counted (lock-convoy judges that), nor is time in which the group's quota was used up (cpu-throttled).
-//! The upper bound of the gain is that time, as far as waiters could have used idle CPUs. The lower bound is
-//! the saving of the active thread that waited least. If that is less than half of the gain without the lock,
-//! or of its wait time, it is reported as a part of lock-contention.
+//! not counted (lock-convoy judges that). Neither is time in which the group's quota was used up
+//! (cpu-throttled). The upper bound of the gain is that time, as far as waiters could have used idle CPUs.
+//! The lower bound is the saving of the active thread that waited least. If that is less than half of the
+//! gain without the lock, or of its wait time, it is reported as a part of lock-contention.
 //!
 //! If holders and waiters together run at most a tenth of the program's running time, busy CPUs are no
-//! obstacle: the holder's little work could run first. Then the upper bound is all that time. The finding is
+//! obstacle. The holder's little work could run first. Then the upper bound is all that time. The finding is
 //! likely and not sure, because it is not known whether the run's end depends on the waiters. A holder may
 //! get less than a third of the CPU time of its CPU's occupant while both are runnable. Then the holder has a
 //! lower weight, and the finding states that.

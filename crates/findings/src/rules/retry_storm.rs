@@ -10,9 +10,9 @@
 //!
 //! ## How it decides
 //! Such failures of one syscall must occur at least 1,000 times a second and take a tenth of the running
-//! time, on descriptors on which at least half of the calls fail so. Their time is the sampled time in that
-//! syscall, by their share of the calls. The gain is that of a replay without these calls. Its lower bound
-//! keeps a part of them.
+//! time. Only descriptors count on which at least half of the calls fail so. Their time is the sampled time
+//! in that syscall, by their share of the calls. The gain is that of a replay without these calls. Its lower
+//! bound keeps a part of them.
 //!
 //! ## What to do
 //! Wait until the descriptor is ready (`epoll_wait`, `poll`) before the next attempt, or let the call block.

@@ -1,7 +1,7 @@
 //! # serial-section: one thread works while the others wait for it
 //!
 //! ## What it sees
-//! Moments in which exactly one thread of the program is running or runnable, at least one other waits for
+//! Moments in which exactly one thread of the program is running or runnable. At least one other waits for
 //! threads (a join, a barrier, or work), and a CPU is idle or used by another program. It reports the thread
 //! that works alone.
 //!

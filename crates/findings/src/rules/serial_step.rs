@@ -1,8 +1,8 @@
 //! # serial-step: a job of many processes waits for one of them while no other process works
 //!
 //! ## What it sees
-//! Processes that have several children at a time (`make -j`, a test runner, `xargs -P`, a script with `&`),
-//! the times in which only one of these is left, and the work in these times.
+//! Processes that have several children at a time (`make -j`, a test runner, `xargs -P`, a script with `&`).
+//! It sees the times in which only one of these is left, and the work in these times.
 //!
 //! ## Why it hurts
 //! While one step must run before all others, or after them, the other CPUs do nothing for the job. More
@@ -12,8 +12,8 @@
 //! A process has four children or more, two or more of them in parallel for a tenth of the run. For a
 //! twentieth of the run or more, one child was alone and its parent waited for it. Hardly more than one
 //! thread of the program was active in that time, and it belonged to that child. The upper bound of the gain
-//! is that the work of these times is as parallel as that of the other children, on as many CPUs as there
-//! are. The lower bound is 0, because it is not known whether the work can be divided, or started earlier.
+//! assumes that this work is as parallel as that of the other children, on all CPUs. The lower bound is 0,
+//! because it is not known whether the work can be divided, or started earlier.
 //!
 //! ## What to do
 //! Start the long step earlier, in parallel with work that does not need it: state its exact dependents in

@@ -14,10 +14,11 @@
 //! threads sleep until a word there changes. In the second case the memory belongs to a lock or a queue,
 //! whichever threads access its fields.
 //!
-//! The rules for locks report three cases instead: memory whose threads wait for locks for a tenth of their
-//! time or more, memory that such threads access without atomic instructions (a lock serializes these
-//! accesses), and a line that contains a contended lock. For such a lock, threads wait, or enter the kernel,
-//! for a hundredth of the run, and its upper bound includes the line's cost.
+//! The rules for locks report three cases instead. The first is memory whose threads wait for locks for a
+//! tenth of their time or more. The second is memory that such threads access without atomic instructions,
+//! because a lock serializes these accesses. The third is a line that contains a contended lock. For such a
+//! lock, threads wait, or enter the kernel, for a hundredth of the run, and its upper bound includes the
+//! line's cost.
 //!
 //! The time is the sampled time at these accesses, with its error. The removable part is estimated from
 //! moments at which a thread ran the same code while no other thread that accesses the memory ran. If the

@@ -12,7 +12,7 @@
 //! ## How it decides
 //! A process is busy while it runs, and while it waits for responses of the service. There must be at least
 //! three similar processes that do not communicate with each other. All of them must communicate with the
-//! same third process. The busiest must be busy for at least 1.5 times the mean, and nearly all the time: a
+//! same third process. The busiest must be busy for at least 1.5 times the mean, and nearly all the time. A
 //! process that also waits for work has no backlog.
 //!
 //! Workers that accept connections share one queue of them, and are left out. So is a busiest process with
@@ -23,9 +23,9 @@
 //!
 //! ## What to do
 //! Let each process take less at a time: the prefetch (`COUNT` of XREADGROUP, `basic.qos`,
-//! `max.poll.records`, SQS's maximum number of messages), the batch of a claim, the chunk of a pool's map.
-//! Check how work is distributed: by a hash, a key or a partition that is larger than the others? More
-//! partitions, another key, or one shared queue (work stealing) divide it.
+//! `max.poll.records`, SQS's maximum number of messages). Or make the batch of a claim, or the chunk of a
+//! pool's map, smaller. Check how work is distributed: by a hash, a key or a partition that is larger than
+//! the others? More partitions, another key, or one shared queue (work stealing) divide it.
 //!
 //! ## Blind spots
 //! load-imbalance and lone-worker report threads of one process. Workers with different names, or with

@@ -19,15 +19,15 @@
 //!
 //! The gain is that of the same run replayed without the spinning, widened by the samples' error. The lower
 //! bound assumes that the spinning threads wait for other threads' work, and that all work is serialized. For
-//! recordings that are too long to replay, the gain lies between two values: the time of the thread that spun
-//! least, and the saving if evenly spread work replaced all spinning. load-imbalance and barrier-straggler
-//! report spinning at barriers while the last thread is missing.
+//! recordings that are too long to replay, the gain lies between two values. These are the time of the thread
+//! that spun least, and the saving if evenly spread work replaced all spinning. load-imbalance and
+//! barrier-straggler report spinning at barriers while the last thread is missing.
 //!
 //! Loops in which a runtime waits for one object are reported as one, with the text of its descriptor.
 //!
 //! ## What to do
 //! If the awaited thread ran during the spinning: make its work shorter, or split the data it protects. If it
-//! was runnable: use no more spinning threads than CPUs, or let them sleep (a mutex or condition variable
+//! was runnable: use no more spinning threads than CPUs. Or let them sleep (a mutex or condition variable
 //! instead of a spin lock, `OMP_WAIT_POLICY=passive`).
 //!
 //! ## Blind spots

@@ -10,10 +10,10 @@
 //! interpret the same function also contend for its counters' cache lines.
 //!
 //! ## How it decides
-//! At least a quarter of the useful running time must be in one function itself while it is interpreted, and
-//! still a second after its first sample. HotSpot compiles hot code within tenths of a second. The upper
-//! bound of the gain removes all this running time. The lower bound is half of it, because compiled code
-//! takes at most half as long.
+//! At least a quarter of the useful running time must be in one function itself while it is interpreted. That
+//! must still hold a second after its first sample. HotSpot compiles hot code within tenths of a second. The
+//! upper bound of the gain removes all this running time. The lower bound is half of it, because compiled
+//! code takes at most half as long.
 //!
 //! ## What to do
 //! A method of more than 8000 bytes of bytecode is never compiled (`HugeMethodLimit`). Split it (mostly
@@ -27,7 +27,7 @@
 //! names (another user's process, a JVM without symbols) the rule does not apply.
 //!
 //! ## References
-//! OpenJDK `globals.hpp` (DontCompileHugeMethods, HugeMethodLimit), `compilationPolicy.cpp`; java(1).
+//! OpenJDK `globals.hpp` (DontCompileHugeMethods, HugeMethodLimit), `compilationPolicy.cpp`. java(1).
 
 use super::{Info, Verdict};
 use crate::derive::interpreted::Interpreted;

@@ -2,13 +2,12 @@
 //!
 //! ## What it sees
 //! Each stop-the-world pause of a runtime: the requesting thread, the arrival of each thread at the barrier,
-//! the last thread, and the cause of its lateness. The runtime reports these itself (OCaml 5's runtime
-//! events).
+//! the last thread, and why it was late. The runtime reports these itself (OCaml 5's runtime events).
 //!
 //! ## Why it hurts
-//! No thread continues before the last one has arrived. A thread that has lost its CPU, sleeps in a call or
-//! runs a long loop without a poll delays all threads by as long, many times a second. With more threads, a
-//! late one is more likely.
+//! No thread continues before the last one has arrived. A thread may lose its CPU, sleep in a call or run a
+//! long loop without a poll. It delays all threads by as long, many times a second. With more threads, a late
+//! one is more likely.
 //!
 //! ## How it decides
 //! The cost is the other threads' wait for the last one, from the request on. The finding needs a sufficient
@@ -17,11 +16,11 @@
 //! others.
 //!
 //! `holdup report gc` shows waits at the end of a collection, and retries of threads that want to stop the
-//! others at the same time. The upper bound includes these, and the time without a CPU, in one case. A domain
-//! hardly allocates, and its backup thread takes part instead. Also, a tenth of the lateness or more is that
-//! the last thread was woken first, or it was runnable for a tenth of the others' waits. Such a domain is
-//! late at each step. The time in which it was runnable, minus the others' work in that time, is then the
-//! lower bound.
+//! others at the same time. The upper bound includes these, and the runnable time, in one case. A domain
+//! hardly allocates, and its backup thread takes part instead. Also, the last thread was woken first for a
+//! tenth of the lateness or more. Or it was runnable for a tenth of the others' waits. Such a domain is late
+//! at each step. The time in which it was runnable, minus the others' work in that time, is then the lower
+//! bound.
 //!
 //! Each pause has one cause, which took most of its lateness:
 //!

@@ -11,15 +11,15 @@
 //! ## How it decides
 //! A process must start many short-lived children, and its threads must wait for them. (Most of its children
 //! must be short-lived. Those that are young at the end of the recording do not count.) The upper bound of
-//! the gain removes the waits while any of these children was running or runnable: their work inside the
+//! the gain removes the waits while any of these children was running or runnable. Their work inside the
 //! parent takes no time. The children's own sleeps and waits are not counted, nor is the work of children
 //! that lived longer. The lower bound is the children's sampled running time inside the kernel, which is
 //! nearly all start and exit. It is divided by the number of parallel children, and limited to the parent's
 //! waits.
 //!
-//! If the parent hardly waits (a server that forks a process for each connection), the upper bound is that
-//! the children do not run at all, on CPUs that the program keeps busy. The lower bound is 0, because their
-//! work may be necessary.
+//! The parent may hardly wait, like a server that forks a process for each connection. Then the upper bound
+//! is that the children do not run at all, on CPUs that the program keeps busy. The lower bound is 0, because
+//! their work may be necessary.
 //!
 //! ## What to do
 //! Call a library instead of a program. Start one process and send it all the items (`xargs` without `-n 1`,

@@ -9,7 +9,7 @@
 //! it writes. A log that is synced for each line runs at the rate of syncs, not of lines.
 //!
 //! ## How it decides
-//! Most of the threads' waits for the disk must be in syncs, the syncs must be many, and the syncing threads
+//! Most of the threads' waits for the disk must be in syncs, and the syncs must be many. The syncing threads
 //! must wait for them at least a third as long as they run. Threads that compute much between two syncs write
 //! batches, not items. blocking-io judges their waits. The gain is computed as for blocking-io. Upper bound:
 //! no thread waits, nor runs in the calls (sampled). Lower bound: each active thread overlaps its syncs with

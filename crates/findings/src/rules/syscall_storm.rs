@@ -1,9 +1,9 @@
 //! # syscall-storm: CPU time is spent in many small syscalls
 //!
 //! ## What it sees
-//! On-CPU samples inside syscalls, by syscall. It sees whether these samples alternate with others, as those
-//! of many short calls do, or come in runs, as those of a few long calls do. If calls were counted (exactly,
-//! in short windows): their rate, and the time of one call.
+//! On-CPU samples inside syscalls, by syscall. Samples of many short calls alternate with others. Samples of
+//! a few long calls come in runs. If calls were counted (exactly, in short windows): their rate, and the time
+//! of one call.
 //!
 //! ## Why it hurts
 //! Each call pays for entry to and exit from the kernel, for its checks and its locks, whatever amount of
@@ -14,10 +14,10 @@
 //! of the share's 95 % interval. Then it excludes calls that are few and long. If the costliest syscall was
 //! counted, the mean time of a call is its CPU time (sampled) over its calls. A call of less than 5 µs on
 //! average is short, at 95 % confidence. With a longer one there is no finding. Without a count, there is no
-//! finding if samples inside a syscall follow each other much more often than by chance, or if most samples
-//! are in the kernel's routines that copy and clear memory. The upper bound of the gain removes all this
-//! time. The lower bound is the share of the samples in the kernel's entry and exit code, if its names are
-//! known, otherwise 0.
+//! finding if samples inside a syscall follow each other much more often than by chance. There is none either
+//! if most samples are in the kernel's routines that copy and clear memory. The upper bound of the gain
+//! removes all this time. The lower bound is the share of the samples in the kernel's entry and exit code, if
+//! its names are known, otherwise 0.
 //!
 //! Messages do not benefit from a buffer. If most of the costliest calls are on sockets or on a service's
 //! descriptors, with as many messages received as sent, there is no finding.
@@ -32,8 +32,8 @@
 //! constant values (time, pid, file status) instead of querying them again.
 //!
 //! ## Blind spots
-//! Without counted calls (`--budget 0`, the backends `perf` and `proc`, runs of less than a second), some
-//! long calls look like a storm if the kernel's function names are missing. They are shorter than the
+//! Calls may be uncounted (`--budget 0`, the backends `perf` and `proc`, runs of less than a second). Then
+//! some long calls look like a storm if the kernel's function names are missing. They are shorter than the
 //! sampling interval but long enough to be worth their entry, for example a read of a megabyte. A program
 //! that only makes one syscall is judged by the kernel's function names alone.
 //!
@@ -292,8 +292,8 @@ struct Pattern {
     /// Neighbouring samples of a thread of which one is inside a syscall, one is not: seen, and by chance.
     alternations: u64,
     alternations_by_chance: f64,
-    /// Samples inside syscalls with a known kernel function. Of these, those in bulk routines, and those in
-    /// entry or exit code.
+    /// Samples inside syscalls with a known kernel function. Also those in bulk routines, and those in entry
+    /// or exit code.
     named: u64,
     bulk: u64,
     entry: u64,

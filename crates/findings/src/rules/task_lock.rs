@@ -11,16 +11,16 @@
 //! tasks need one lock, the program seems to have no work, on idle CPUs.
 //!
 //! ## How it decides
-//! It adds up the idle waits of threads during which tasks waited for a lock for most of their length, at
-//! most as many at once as tasks that waited. If waits were not recorded, it uses the mean number from the
-//! recorded windows, and the idle waits that a lock's release ended. The upper bound of the gain is that
-//! these threads had run on idle CPUs, without the time in functions that are only called if a thread waits.
-//! The lower bound is 0, because the work under a lock may have to be serialized. The finding is a hint only
-//! if no wait was recorded and no running thread was sampled in functions of contended locks.
+//! It adds up the idle waits of threads during which tasks waited for a lock for most of their length. It
+//! counts at most as many at once as tasks that waited. If waits were not recorded, it uses the mean number
+//! from the recorded windows, and the idle waits that a lock's release ended. The upper bound of the gain is
+//! that these threads had run on idle CPUs. It also removes the time in functions that are only called if a
+//! thread waits. The lower bound is 0, because the work under a lock may have to be serialized. The finding
+//! is a hint only if no wait was recorded and no running thread was sampled in functions of contended locks.
 //!
 //! ## What to do
 //! As for any lock: hold it for less time, split it, or accumulate per task and merge once. The holder's
-//! state shows the remedy: a holder that waits for a disk or a peer should do so before or after it holds the
+//! state shows the remedy. A holder that waits for a disk or a peer should do so before or after it holds the
 //! lock.
 //!
 //! ## Blind spots
@@ -30,7 +30,7 @@
 //! next waiter. Other tasks may have held it in between. Channels are no locks.
 //!
 //! ## References
-//! Go: `sync/mutex.go`, `runtime/sema.go`; runtime/pprof, the mutex profile.
+//! Go: `sync/mutex.go`, `runtime/sema.go`, runtime/pprof, the mutex profile.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -330,8 +330,8 @@ fn idled(scene: &Scene, charge: &Charge, told: bool) -> String {
         ),
     }
 }
-/// Samples in functions that are called only if a thread waits for a lock, their share of all samples (0 to
-/// 1), and their places in the program.
+/// Samples in functions that are called only if a thread waits for a lock. Returns their number, their share
+/// of all samples (0 to 1), and their places in the program.
 fn contended(scene: &Scene) -> (usize, f64, Vec<(String, u64)>) {
     let trace = scene.trace;
     let code = scene.derived.roles.lock_code(trace);

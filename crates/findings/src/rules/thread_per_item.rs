@@ -6,13 +6,13 @@
 //! and its stack.
 //!
 //! ## Why it hurts
-//! A thread costs some 10 to 100 µs before and after its work: its stack is mapped, protected and unmapped,
+//! A thread costs some 10 to 100 µs before and after its work. Its stack is mapped, protected and unmapped,
 //! the kernel creates and frees a task, and selects a CPU. All threads of a process do that under one lock,
 //! that of its address space. Shorter pieces of work should be handed to an existing thread.
 //!
 //! ## How it decides
-//! A process must start many threads, half of which are short-lived, and a tenth or more of all running time
-//! must be spent inside the kernel starting and ending them. The lower bound of the gain removes this running
+//! A process must start many threads, half of which are short-lived. A tenth or more of all running time must
+//! be spent inside the kernel starting and ending them. The lower bound of the gain removes this running
 //! time, on as many parallel CPUs as the program used. It adds 10 µs for each handover to an existing thread,
 //! and uses the lower end of the samples' interval. The upper bound adds nothing, and spreads the remaining
 //! work over all CPUs. No thread waits for the starter then. Time in which one of them waits for a peer, a
@@ -29,8 +29,8 @@
 //!
 //! ## What to do
 //! Start all of them before waiting for the first. Start as many threads as there are CPUs, once, and let
-//! them take the pieces from a queue (a thread pool, an executor, `rayon`, `std::async` of a library with a
-//! pool). Or give each thread a range of pieces.
+//! them take the pieces from a queue. Examples: a thread pool, an executor, `rayon`, `std::async` of a
+//! library with a pool. Or give each thread a range of pieces.
 //!
 //! ## Blind spots
 //! A runtime's user-space work for a thread (its stack, its thread-local data) is not counted, except the
@@ -300,8 +300,8 @@ fn joined_ns(scene: &Scene, brood: &Brood) -> u64 {
     starters.map(|one| one.classes[Class::JoinWait as usize]).sum()
 }
 
-/// Whether the slice is a wait of short-lived threads for a CPU, or a wait of them or their starters for the
-/// locks of stack creation.
+/// Whether the slice is a wait of short-lived threads for a CPU. Also true for a wait of them or their
+/// starters for the locks of stack creation.
 fn is_wait_for_starting(scene: &Scene, brood: &Brood, slice: &Slice) -> bool {
     let is_short = brood.threads.contains(&slice.thread);
     match slice.state {

@@ -10,16 +10,16 @@
 //! waiters an event costs n times as much, and the thread with the work queues among the others.
 //!
 //! ## How it decides
-//! A wakeup is in vain if its thread runs less than 10 µs (and as long again for each lock that it waits for)
-//! and waits for the same object again. The same waker must also have woken another thread of that object at
-//! the same time. A finding needs many waits for one object that end so. It is sure with a thousand, and most
-//! of the waits. Of several such objects, the costliest is reported. The gain is that of the same run
-//! replayed. Lower bound: without the activity of these threads until they sleep again, and without the
-//! kernel time to wake them. Upper bound: also without the queue for a lock at which mostly they wait.
+//! A wakeup is in vain if its thread runs less than 10 µs and waits for the same object again. Each lock for
+//! which it waits adds 10 µs. The same waker must also have woken another thread of that object at the same
+//! time. A finding needs many waits for one object that end so. It is sure with a thousand, and most of the
+//! waits. The costliest of several such objects is reported. The gain is that of the same run replayed. Lower
+//! bound: without the activity of these threads until they sleep again, and without the kernel time to wake
+//! them. Upper bound: also without the queue for a lock at which mostly they wait.
 //!
 //! ## What to do
-//! Wake one thread: `pthread_cond_signal` or `notify_one` instead of broadcast; `EPOLLEXCLUSIVE` or
-//! `EPOLLONESHOT`, or one `SO_REUSEPORT` socket per thread; one queue per worker.
+//! Wake one thread: `pthread_cond_signal` or `notify_one` instead of broadcast. For sockets use
+//! `EPOLLEXCLUSIVE` or `EPOLLONESHOT`, or one `SO_REUSEPORT` socket per thread. Use one queue per worker.
 //!
 //! ## Blind spots
 //! Workers of a runtime that carries tasks (tokio, Go, rayon, ...) are left out: fine-tasks reports their
@@ -68,7 +68,7 @@ struct Vain {
     count: u64,
     waits: u64,
     run_ns: u64,
-    /// Their running, queueing, and waits for the locks of the shared state (ns).
+    /// Running, queueing, and waits for the locks of the shared state (ns).
     cost_ns: u64,
     threads: BTreeMap<ThreadId, u64>,
     /// One of the waits.

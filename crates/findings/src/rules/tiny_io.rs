@@ -14,10 +14,9 @@
 //! tenth of the running time. Their time is the sampled time in that syscall, by their share of the calls.
 //! The gain is that of a replay without these calls. Its lower bound keeps a part of them.
 //!
-//! Other tiny calls on the same pipes, files or sockets belong to the same finding, as do queries of their
-//! state (`ioctl`), and calls on them that are repeated until they succeed: one cause, one finding. Messages
-//! are no pieces. Calls on a socket, or on a service's descriptors, with as many messages received as sent,
-//! do not count.
+//! Other tiny calls on the same pipes, files or sockets belong to the same finding. So do queries of their
+//! state (`ioctl`), and calls on them that are repeated until they succeed. Messages are no pieces. Calls on
+//! a socket, or on a service's descriptors, with as many messages received as sent, do not count.
 //!
 //! ## What to do
 //! Collect writes, and read more than is needed at once: a buffer (`setvbuf`, `BufWriter`, `bufio`), `readv`
@@ -89,8 +88,8 @@ fn worst<'a>(scene: &'a Scene) -> Result<Option<Asked<'a>>, String> {
     Ok(asked::find(scene, |used| tiny(used, &exchanges))?.into_iter().next())
 }
 
-/// All calls that go together with tiny calls of this name: syscalls, each with the share of its calls that
-/// are tiny or only query the same objects.
+/// All calls that go together with tiny calls of this name. Returns syscalls, each with the share of its
+/// calls that are tiny or only query the same objects.
 pub(super) fn family(calls: &Calls, name: &str) -> Vec<(i32, f64)> {
     let (exchanges, devices) = (exchanges(calls), status_poll::by_device(&calls.by_object));
     let is_tiny = |used: &&CallUse| used.name == name && tiny(used, &exchanges) > 0;

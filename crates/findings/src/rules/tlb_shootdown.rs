@@ -1,17 +1,17 @@
 //! # tlb-shootdown: much time is spent invalidating other CPUs' address translations
 //!
 //! ## What it sees
-//! How often each thread changed mappings so that other CPUs had to be interrupted, in which syscall, and how
-//! often each thread was interrupted (both counted by the kernel's tracepoint `tlb_flush`). It also sees the
-//! duration of the handlers of these interrupts, and CPU samples in the kernel functions that send them and
+//! How often each thread changed mappings so that other CPUs had to be interrupted, and in which syscall. How
+//! often each thread was interrupted. The kernel's tracepoint `tlb_flush` counts both. It also sees the
+//! duration of the handlers of these interrupts. CPU samples show the kernel functions that send them and
 //! wait for the acknowledgement.
 //!
 //! ## Why it hurts
-//! A CPU caches address translations (TLB). When a thread frees memory or makes it read-only (`munmap`,
-//! `madvise`, `mprotect`, a page copied after `fork`), each CPU that runs a thread of its process may have an
-//! old translation. All of them are interrupted, and the caller waits until the last one has acknowledged.
-//! This takes 1 to 20 µs, and more on virtual machines and with more CPUs. Every thread pays, whatever its
-//! work.
+//! A CPU caches address translations (TLB). A thread may free memory or make it read-only (`munmap`,
+//! `madvise`, `mprotect`, a page copied after `fork`). Then each CPU that runs a thread of its process may
+//! have an old translation. All of them are interrupted, and the caller waits until the last one has
+//! acknowledged. This takes 1 to 20 µs, and more on virtual machines and with more CPUs. Every thread pays,
+//! whatever its work.
 //!
 //! ## How it decides
 //! The time is the sampled time of sending and waiting, and the handlers' time in the interrupted threads.

@@ -1,20 +1,20 @@
 //! # wakeup-ping-pong: threads pass each small piece of work to each other and sleep in between
 //!
 //! ## What it sees
-//! Threads of which each waits until another of them wakes it (a queue of one item, a pipe, a socket, a
-//! condition variable), repeatedly, with little work in between. It reports the time of each handover, from
-//! the wakeup until the woken thread ran. Mostly these are two threads. A ring of threads, and producers and
-//! consumers at a small queue, are more.
+//! Threads of which each repeatedly waits until another of them wakes it, with little work in between. They
+//! use a queue of one item, a pipe, a socket, or a condition variable. It reports the time of each handover,
+//! from the wakeup until the woken thread ran. Mostly these are two threads. A ring of threads, and producers
+//! and consumers at a small queue, are more.
 //!
 //! ## Why it hurts
 //! Waking a thread on another CPU costs some microseconds, or tens of them if the CPU is in an idle state. If
-//! each piece of work is as short, the threads spend their time on handovers, and hardly run in parallel: one
+//! each piece of work is as short, the threads spend their time on handovers, and hardly run in parallel. One
 //! thread alone would be faster.
 //!
 //! ## How it decides
 //! It counts how often each thread ended the wait of each other thread. Threads form a group if most waits of
-//! each are ended by the others, and each is woken by them about as often as it wakes some of them, or waits
-//! as long as these. The runs between the waits must be short, and the handovers must take a fair part of a
+//! each are ended by the others. Each must be woken by them about as often as it wakes some of them, or wait
+//! as long as these. The runs between the waits must be short. The handovers must take a fair part of a
 //! round, and of the threads' waits while one of them works. If one of them waits for a thread outside the
 //! group before it responds, that is the cause. The lower bound of the gain is the time between wakeup and
 //! running, which larger pieces avoid. The upper bound is that all threads work in parallel while one waits.

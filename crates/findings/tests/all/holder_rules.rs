@@ -168,7 +168,7 @@ fn losing_the_cpu_without_a_lock_is_not_a_preempted_holder() {
          B     111111111111\n\
          ~hog  ..000000....\n",
     );
-    // Other threads wait for a lock during that time, but for one that a running thread holds.
+    // Other threads wait for a lock during that time, namely for one that a running thread holds.
     check_lanes(
         "@cpus 3\n@repeat 20\n@silent preempted-lock-holder\n\
          A     00rrrrrr0000\n\

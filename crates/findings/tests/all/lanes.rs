@@ -463,7 +463,7 @@ fn calls_that_were_counted_and_are_long_are_no_storm() {
 
 #[test]
 fn a_loss_makes_it_a_hint() {
-    // Of 160 ticks of waiting, 4 are not known: the state of A and B from the start of the loss to their next
+    // 4 of 160 ticks of waiting are not known: the state of A and B from the start of the loss to their next
     // record.
     let analysis = check_lanes(
         "@cpus 2\n@repeat 20\n@loss 0..40 100\n\

@@ -37,7 +37,7 @@ fn a_part_of_them_is_told_beside_what_makes_fewer() {
     assert!(advice.len() == 2 && advice[0].contains("gc.set_threshold"), "{advice:?}");
 }
 
-/// A collects for longer than B, but for a small share of its running time.
+/// A collects for longer than B, in a small share of its running time.
 #[test]
 fn who_collects_for_much_of_its_time_is_not_hidden_by_who_does_so_for_longer() {
     let (_, trace) = trace_of_lanes(&format!(
