@@ -18,7 +18,7 @@ pub enum DescriptorError {
     /// The runtime's name is not such that reports could print it.
     #[error("runtime name `{0}`: write it in small letters, digits and `-`")]
     Name(String),
-    /// Nothing tells whether the runtime is there.
+    /// No key detects the runtime.
     #[error("[runtime] needs `function` or `module`: what tells that the runtime is there")]
     NoMark,
     /// A rule without anything to match.
@@ -289,7 +289,7 @@ fn span(entry: SpanEntry) -> Result<SpanProbe, DescriptorError> {
 /// Parses the condition on the arguments at the entry of a mark's function.
 fn condition(text: &str, is_mark: bool, entry: &[String]) -> Result<Condition, String> {
     if !is_mark {
-        // Its end would be told of calls whose beginning is not.
+        // The end of a call would be recorded without its begin.
         return Err("only a span with `mark = true` has a condition".to_owned());
     }
     if entry.iter().any(|name| name.starts_with("usdt:")) {

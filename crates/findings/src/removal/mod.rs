@@ -106,7 +106,7 @@ const RECORDING_MAX: f64 = 0.5;
 /// Minimum lower bound of a gain. Below it, the gain may be nothing.
 pub const SURELY: f64 = 0.01;
 
-/// What is said of a gain where threads work until a timer ends.
+/// Sentence on the gain if threads work until a timer expires.
 const BY_TIMER: &str = "The run ends when a timer does: the gain is more work per second, not a shorter run.";
 
 /// Changes that remove a cause.

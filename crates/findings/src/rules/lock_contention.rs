@@ -72,7 +72,7 @@ pub(super) const INFO: Info = Info {
     of_waits_alone: false,
 };
 
-/// What is said where CPUs were busy while a thread waited that hardly needs one.
+/// Sentence for a thread that uses little CPU and waited while the CPUs were busy.
 const BESIDE: &str =
     "Who waits longest hardly runs: without this it could do what else it waits for while the others work.";
 

@@ -79,7 +79,7 @@ const LONG_MIN_NS: u64 = 500_000_000;
 const UNTOLD_MIN: f64 = 0.5;
 /// Minimum share of the time in which all threads sleep that peers wait for delayed data, to be reported.
 const KEPT_MIN: f64 = 0.5;
-/// What to do about that.
+/// Advice for delayed data.
 const KEPT_BACK: &str = "See what it keeps back until a time is up, though its peer waits for it: a body behind HTTP's Expect: 100-continue that nobody answers (send it at once, or answer), a buffer or a batch that only a timer flushes";
 /// Fewer stacks of tasks' sleeps may be those of others.
 const TASK_STACKS_MIN: u64 = 5;

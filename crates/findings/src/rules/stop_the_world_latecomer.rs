@@ -147,7 +147,7 @@ fn asked(scene: &Scene, process: ProcessId) -> Option<Requested> {
 
 /// Causes of less than this part of the lateness get no advice.
 const ADVISED_MIN: f64 = 0.2;
-/// What helps against threads that only wait.
+/// Advice for threads that only wait.
 const END_IDLE: &str = "Let idle threads end, or wait in fewer of them: each takes part in every pause";
 
 fn advice(scene: &Scene, process: Option<ProcessId>, causes: &[CauseUse], with_idle: bool) -> Vec<String> {

@@ -228,7 +228,7 @@ fn advice(worst: &SyscallUse, failing: Option<Failing>) -> Vec<String> {
     }
 }
 
-/// What helps with any call that only asks.
+/// Advice for any call that only queries.
 const ONCE: &str = "Ask once and keep the answer where it does not change";
 
 fn by_time(ranked: &[&SyscallUse]) -> String {
