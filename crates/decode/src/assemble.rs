@@ -7,14 +7,14 @@ use holdup_events::{Event, Timestamp, Trace};
 use crate::states::{Builder, Catalogue};
 use crate::symbols::{NoFiles, Symbols};
 
-/// The events of a recording that ends then: its recorder may be told more, whose programs are taken away one after the other.
-/// Losses all count.
+/// Drops events after `end`. BPF programs are detached one by one, so late events can still arrive. `Loss`
+/// events are always kept.
 pub fn until(events: impl IntoIterator<Item = Event>, end: Timestamp) -> impl Iterator<Item = Event> {
     events.into_iter().filter(move |event| event.at() <= end || matches!(event, Event::Loss(_)))
 }
 
-/// Builds the trace of `events` (in the order of time) for the time that `manifest` gives. Frames get
-/// their mapping and offset; nothing is read from disk.
+/// Builds the trace of `events` (in time order) for the interval of `manifest`. Frames get their mapping and
+/// offset. Nothing is read from disk.
 pub fn assemble(events: impl IntoIterator<Item = Event>, manifest: Manifest) -> Trace {
     assemble_named(events, manifest, |catalogue, _| Symbols::new(&NoFiles, "").resolve(catalogue))
 }

@@ -1,5 +1,5 @@
-//! Sums of syscalls in the kernel programs' maps (`bpf/calls.h`) → events. The maps only grow: what is told is how
-//! much since the last look.
+//! Syscall sums in BPF maps (`bpf/calls.h`) → events. The maps only grow, so each event holds the increase
+//! since the last read.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -50,7 +50,7 @@ pub enum CallMap {
     Names,
 }
 
-/// Tells what is new since the last look.
+/// Reports the increase since the last read.
 #[derive(Default)]
 pub struct CallDecoder {
     last: BTreeMap<Key, Sums>,
@@ -84,8 +84,8 @@ struct Sums {
 }
 
 impl CallDecoder {
-    /// Takes one entry of a map, as it is now; `values` are those of each CPU, or one. What is not understood is left
-    /// out, and counted.
+    /// Takes the current value of a map entry. `values` has one value per CPU, or a single one. Invalid
+    /// entries are skipped and counted.
     pub fn take(&mut self, map: CallMap, key: &[u8], values: &[Vec<u8>]) {
         let taken = match map {
             CallMap::Sums => self.sums(key, values),
@@ -106,8 +106,7 @@ impl CallDecoder {
         self.bad
     }
 
-    /// Tells what the entries that were taken since the last call have more than before. What was not taken again has
-    /// not changed.
+    /// Emits the increase of the entries taken since the last call. Entries not taken again are unchanged.
     pub fn tell(&mut self, (start, end): (Timestamp, Timestamp), sink: &mut dyn FnMut(Event)) {
         for id in std::mem::take(&mut self.fresh) {
             let name = self.names.get(&id).cloned().unwrap_or_default();
@@ -205,7 +204,7 @@ fn add(sums: &mut Sums, part: (CallPartKind, u64), count: u64) {
     }
 }
 
-/// What `now` has more than `last`; of an entry of which only a part was seen again, that part.
+/// `now` minus `last`. If only some parts of an entry were taken again, the difference covers only these.
 fn difference(now: &Sums, last: &Sums) -> Sums {
     let more = |(part, count): (&(CallPartKind, u64), &u64)| {
         let more = count.saturating_sub(last.parts.get(part).copied().unwrap_or(0));
@@ -223,7 +222,7 @@ fn difference(now: &Sums, last: &Sums) -> Sums {
     }
 }
 
-/// Sums only grow. An entry may be missed while others are put beside it: what is known of it stays.
+/// Sums only grow. Reading may miss an entry while others are inserted, so the last known value is kept.
 fn keep_greatest(last: &mut Sums, now: Sums) {
     let pairs = [
         (&mut last.count, now.count),
@@ -301,7 +300,7 @@ fn read_name(kind: ObjectKind, fields: &mut Fields) -> Option<String> {
     Some(path(parts))
 }
 
-/// As `ss` writes it: an abstract one begins with `@`, which stands for a zero.
+/// Written as `ss` does: an abstract address begins with `@` for its leading zero byte.
 fn unix_address(bytes: &[u8]) -> String {
     let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     let is_abstract = bytes.first() == Some(&0);
@@ -330,7 +329,7 @@ fn at_port(address: IpAddr, port: u16) -> String {
     }
 }
 
-/// Its own name first, then its folders'. The root of a file system calls itself `/`.
+/// File name first, then its parent directories. The root of a file system is named `/`.
 fn path(mut parts: Vec<String>) -> String {
     let whole = parts.last().is_some_and(|part| part == "/");
     if whole && parts.len() > 1 {

@@ -13,10 +13,10 @@ const BYTES_MAX: u64 = 1 << 20;
 /// Why there is no code to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CodeError {
-    /// It is not what was mapped.
+    /// The file differs from the mapped one.
     #[error("the file has changed since it was recorded (another build id)")]
     Changed,
-    /// It cannot be read.
+    /// The file is not readable as ELF.
     #[error("the file is no 64-bit ELF file that makes sense")]
     NoElf,
     /// Of a place.
@@ -34,7 +34,7 @@ pub struct FunctionCode {
     pub offset: u64,
     /// Address of that byte in the file's own terms.
     pub address: u64,
-    /// What is there.
+    /// The code bytes.
     pub bytes: Vec<u8>,
 }
 
@@ -140,7 +140,7 @@ impl<'a> Code<'a> {
 mod tests {
     use super::*;
 
-    /// The test's own binary: what it is made of is known.
+    /// The test's own binary, whose content is known.
     fn own() -> Vec<u8> {
         std::fs::read("/proc/self/exe").unwrap()
     }

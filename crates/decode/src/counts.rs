@@ -17,18 +17,18 @@ pub mod size {
     pub const SUMS: usize = 24;
 }
 
-/// Whose count.
+/// Identity of a count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     tid: u32,
     cpu: u16,
-    /// Tells the bearers of a tid apart, where that is known.
+    /// Birth time of the thread (ns), which distinguishes threads with the same tid. 0 if unknown.
     born_ns: u64,
     what: CountKind,
     syscall: i32,
 }
 
-/// What was told of a count last.
+/// Last reported value of a count.
 #[derive(Clone, Copy, Debug, Default)]
 struct Last {
     at: Timestamp,
@@ -44,7 +44,7 @@ pub(crate) struct ThreadCounts {
     pub born_ns: u64,
     pub minor: u64,
     pub major: u64,
-    /// The thread is gone.
+    /// The thread has exited.
     pub last: bool,
 }
 
@@ -71,8 +71,8 @@ impl Counts {
         }
     }
 
-    /// Takes one entry of the map `paging`, as it is now. It is empty when the recording begins. What is not understood is
-    /// counted.
+    /// Takes the current value of an entry of the map `paging`, which is empty at the start. Invalid entries
+    /// are counted.
     pub fn paging(&mut self, (key, value): (&[u8], &[u8]), at: Timestamp, sink: &mut dyn FnMut(Event)) {
         if self.read_paging((key, value), at, sink).is_none() {
             self.bad += 1;

@@ -1,17 +1,17 @@
 //! Little-endian fields, front to back.
 
-/// The hexadecimal number behind `word` in a text; 0 if there is none.
+/// The hexadecimal number that follows `word` in a text, 0 if none.
 pub fn number_after(text: &str, word: &str) -> u64 {
     let Some((_, rest)) = text.split_once(word) else { return 0 };
     let digits: String = rest.chars().take_while(char::is_ascii_hexdigit).collect();
     u64::from_str_radix(&digits, 16).unwrap_or(0)
 }
 
-/// What is left to read.
+/// The unread bytes.
 pub struct Fields<'a>(pub &'a [u8]);
 
 impl<'a> Fields<'a> {
-    /// So many bytes.
+    /// Takes `count` bytes.
     pub fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
         let (bytes, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;
@@ -36,7 +36,7 @@ impl<'a> Fields<'a> {
         Some(text)
     }
 
-    /// How many entries of `width` bytes follow, as eight bytes say; none is promised that is not there.
+    /// Reads the number of entries of `width` bytes (eight bytes). `None` if fewer entries follow.
     pub fn length(&mut self, width: usize) -> Option<usize> {
         let count = usize::try_from(self.u64()?).ok()?;
         (count.checked_mul(width)? <= self.0.len()).then_some(count)

@@ -1,4 +1,5 @@
-//! What hardware counted between two samples of a thread (`bpf/counters.h`): told as counters of a lane of the thread's.
+//! Hardware counts between two samples of a thread (`bpf/counters.h`), emitted as counters of a lane per
+//! thread.
 
 use std::sync::Arc;
 
@@ -6,7 +7,7 @@ use holdup_events::event::{Tell, Told};
 use holdup_events::tables::{COUNTED_NS, HARDWARE_LANES};
 use holdup_events::{Event, Timestamp};
 
-/// So many are in a record, as `WIRE_COUNTERS_MAX` in `bpf/wire.h`.
+/// Number of values in a record, as `WIRE_COUNTERS_MAX` in `bpf/wire.h`.
 pub(crate) const VALUES: usize = 4;
 /// The value of one that did not count.
 const NOT_COUNTED: u64 = u64::MAX;
@@ -34,7 +35,7 @@ impl Hardware {
         self.names = names.iter().map(|name| Arc::from(*name)).collect();
     }
 
-    /// Lanes are known by their numbers: nothing that was said once has to be kept for them.
+    /// Lanes are known by their numbers, so no lane start is emitted or kept.
     pub(crate) fn take(&self, reading: &Reading, sink: &mut dyn FnMut(Event)) {
         let Reading { at, tid, tgid, .. } = *reading;
         let lane = HARDWARE_LANES | tid;

@@ -29,11 +29,12 @@ pub enum Standing {
 /// One of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interpreted {
-    /// Address of its code object, or of what tells of a function with a frame.
+    /// Address of the code object, or of the method for a function with a frame.
     pub code: u64,
     /// Which of those that were there.
     pub identity: u8,
-    /// Instructions before the one where it is, as if all had [`Standing::unit_bytes`]; none if there are too many to be told.
+    /// Offset of the current instruction in units of [`Standing::unit_bytes`]. `None` if it is too large to
+    /// be encoded.
     pub units: Option<u32>,
     /// Where it stands.
     pub standing: Standing,
@@ -45,7 +46,7 @@ impl Standing {
         if self == Standing::InPlace { 8 } else { 16 }
     }
 
-    /// Bits of the address; what they leave out is 0.
+    /// Bits that hold the code address. The address bits not stored are 0.
     fn code_bits(self) -> u64 {
         if self == Standing::InPlace { IN_PLACE_CODE } else { BEGINS - 1 }
     }
@@ -57,7 +58,7 @@ impl Standing {
 }
 
 impl Interpreted {
-    /// What stands in a stack; none for a real address.
+    /// Decodes a stack entry. `None` for a real address.
     pub fn of(address: u64) -> Option<Interpreted> {
         let units = (address >> UNITS_SHIFT) & UNITS_MAX;
         let standing = match address & IN_PLACE {
@@ -87,7 +88,7 @@ impl Interpreted {
     }
 }
 
-/// A number that tells what has these numbers from others, as the kernel programs compute it (`mix` in `bpf/stacks.h`).
+/// Hash of the numbers that identify a code object, as in BPF (`mix` in `bpf/stacks.h`).
 pub fn identity(numbers: &[u64]) -> u8 {
     let mix = |hash: u64, value: &u64| {
         let hash = (hash ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -101,7 +102,7 @@ pub fn identity(numbers: &[u64]) -> u8 {
 pub enum KernelLayout {
     /// In lists, a thread each: `struct interpreter_layout`.
     Lists(Vec<u8>),
-    /// In frames on the stack, beside those of compiled code: `struct hotspot`.
+    /// In frames on the stack, mixed with those of compiled code: `struct hotspot`.
     Frames(Vec<u8>),
 }
 

@@ -1,5 +1,5 @@
-//! Decode: bytes of any origin → events → tables; names of addresses. Alone meets hostile bytes and
-//! never panics: what it cannot read becomes a [`holdup_events::Loss`].
+//! Decodes bytes of any origin into events and tables, and resolves addresses to names. It is the only crate
+//! that reads untrusted bytes. It never panics: unreadable input becomes a [`holdup_events::Loss`].
 
 pub mod accesses;
 pub mod assemble;

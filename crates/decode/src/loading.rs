@@ -13,7 +13,7 @@ const MUST_BE_FIRST: [&str; 5] = ["libasan.", "libtsan.", "libmsan.", "liblsan."
 /// Machines that this build runs on.
 const MACHINE: object::elf::Machine = if cfg!(target_arch = "aarch64") { EM_AARCH64 } else { EM_X86_64 };
 
-/// Why it cannot, as the end of a sentence about the program; `None` if it can.
+/// Why the program cannot be preloaded, as the end of a sentence about it. `None` if it can.
 pub fn why_not_preloaded<'a, R: ReadRef<'a>>(bytes: R) -> Option<String> {
     let Ok(file) = ElfFile64::<Endianness, R>::parse(bytes) else {
         return Some("is no 64-bit program".to_owned());

@@ -1,9 +1,9 @@
-//! Spans of runtimes that tell nothing by themselves: threads pass the places at which one begins or ends → spans on lanes.
-//! A thread that passes such a place is a lane of its own, whose number is the thread's.
+//! Spans of runtimes without their own tracing: threads hit probes where a span begins or ends → spans on
+//! lanes. Each thread that hits a probe is a lane with the thread's number.
 //!
-//! Two forms. A span that one function is begins where that is entered and ends where it returns, on the same thread. A span
-//! that ends where another function is entered (the world goes on) belongs to the process: whoever enters it ends those of all
-//! threads.
+//! There are two kinds. A span for one function begins at its entry and ends at its return, on the same
+//! thread. A span that ends at the entry of another function (for example "start the world") belongs to the
+//! process. That entry ends the spans of all threads.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,27 +15,27 @@ use holdup_events::{CpuId, Event, Loss, Timestamp};
 /// The name of the source.
 pub const SOURCE: &str = "runtime-probes";
 
-/// What a span is.
+/// Description of a span.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meaning {
     /// The runtime that has it.
     pub runtime: Arc<str>,
-    /// Its name.
+    /// Name of the span.
     pub name: Arc<str>,
-    /// What its time is.
+    /// Kind of the span's time.
     pub kind: SpanKind,
-    /// It has no length: nothing ends it.
+    /// The span is a mark without a duration.
     pub is_mark: bool,
     /// Any thread of the process ends it, for all threads.
     pub of_process: bool,
 }
 
-/// What a pass of a place means for one span.
+/// Effect of a probe hit on one span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Act {
     /// The span's number.
     pub span: u32,
-    /// It ends here; else it begins.
+    /// The span ends. False: it begins.
     pub ends: bool,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Hit {
     pub tid: u32,
     pub tgid: u32,
     pub place: u32,
-    /// Nothing more is told of this place in this process: it was passed too often.
+    /// The probe is disabled in this process because it was hit too often.
     pub disarmed: bool,
 }
 
@@ -58,30 +58,30 @@ pub struct Probed {
     lanes: BTreeSet<(u32, u32)>,
     /// Threads that are in a span, by process and span.
     open: BTreeMap<(u32, u32), BTreeSet<u32>>,
-    /// Spans of processes that can be told no more.
+    /// Spans that are disabled, by process and span.
     dead: BTreeSet<(u32, u32)>,
     useless: Vec<(u32, u32)>,
 }
 
 impl Probed {
-    /// One more span; gives its number.
+    /// Adds a span. Returns its number.
     pub fn know(&mut self, meaning: Meaning) -> u32 {
         self.meanings.push(meaning);
         (self.meanings.len() - 1) as u32
     }
 
-    /// What happens at a place, in this order: of spans that begin there the outermost comes first, of those that end there the
-    /// innermost.
+    /// Defines the effects of a probe, in order. Spans that begin there come outermost first. Spans that end
+    /// there come innermost first.
     pub fn know_place(&mut self, place: u32, acts: Vec<Act>) {
         self.places.insert(place, acts);
     }
 
-    /// Process and number of the places of which nothing more can be told, since the last call.
+    /// Process and place of the probes that became useless since the last call.
     pub fn take_useless(&mut self) -> Vec<(u32, u32)> {
         std::mem::take(&mut self.useless)
     }
 
-    /// A record: one of a place that nobody told of means nothing.
+    /// Handles a record. Hits of unknown probes are ignored.
     pub(crate) fn take(&mut self, hit: Hit, sink: &mut dyn FnMut(Event)) {
         let acts = self.places.get(&hit.place).cloned().unwrap_or_default();
         if hit.disarmed {
@@ -129,7 +129,7 @@ impl Probed {
         ended.into_iter().for_each(|tid| sink(tell(&hit, tid, Told::End, &meaning.name)));
     }
 
-    /// The spans that begin or end there are told no more, nor is the place of any that is left without one.
+    /// Disables the spans that begin or end there. Probes without a remaining span become useless.
     fn disarm(&mut self, hit: Hit, acts: &[Act], sink: &mut dyn FnMut(Event)) {
         for act in acts {
             let Some(meaning) = self.meanings.get(act.span as usize) else { continue };
@@ -162,14 +162,14 @@ impl Probed {
         sink(tell(hit, tid, Told::Gap, &"".into()));
     }
 
-    /// The process is gone: one that gets its number begins anew.
+    /// The process exited. A later process with the same id starts from scratch.
     pub fn forget(&mut self, tgid: u32) {
         self.lanes.retain(|(of, _)| *of != tgid);
         self.dead.retain(|(of, _)| *of != tgid);
         self.open.retain(|(of, _), _| *of != tgid);
     }
 
-    /// Records are missing: of what is open nobody knows whether it still is.
+    /// Records are missing, so open spans may have ended.
     pub(crate) fn lose(&mut self, at: Timestamp, sink: &mut dyn FnMut(Event)) {
         let open: BTreeSet<(u32, u32)> = std::mem::take(&mut self.open)
             .into_iter()
@@ -182,7 +182,7 @@ impl Probed {
     }
 }
 
-/// Said on the lane of a thread, which may be another than the one that passed the place.
+/// Emits on the lane of a thread, which may differ from the thread that hit the probe.
 fn tell(hit: &Hit, tid: u32, what: Told, name: &Arc<str>) -> Event {
     Event::Tell(Tell { at: hit.at, tgid: hit.tgid, tid, lane: tid, what, name: name.clone() })
 }
@@ -269,7 +269,7 @@ mod tests {
     #[test]
     fn what_comes_too_often_is_a_loss_and_closes_what_is_open() {
         let mut probed = spans();
-        // The return is passed too often: the stop is told on.
+        // The return probe is hit too often. The stop-the-world spans are still recorded.
         let expected = [
             "10 1 lane go",
             "10 1 begin stop",

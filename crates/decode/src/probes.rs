@@ -1,8 +1,13 @@
-//! Where in a binary a probe belongs: at the entry of a function, or where the program's authors put one (USDT).
+//! Where to put a probe in a binary: at the entry of a function, or at a USDT probe.
 //!
-//! Probes of authors are notes of type 3 by the name `stapsdt` in `.note.stapsdt`: the address of a `nop`, the link-time address
-//! of `.stapsdt.base`, the address of a semaphore (0: none) that has to be raised for the probe's arguments to be prepared,
-//! and three texts (systemtap, UserSpaceProbeImplementation).
+//! USDT probes are notes of type 3 with the name `stapsdt` in `.note.stapsdt` (systemtap,
+//! UserSpaceProbeImplementation). A note holds:
+//!
+//! - the address of a `nop`,
+//! - the link-time address of `.stapsdt.base`,
+//! - the address of a semaphore (0: none), which must be incremented so that the program prepares the probe's
+//!   arguments,
+//! - three texts.
 
 mod arguments;
 mod spans;
@@ -21,11 +26,11 @@ type Binary<'a> = ElfFile<'a, FileHeader64<LittleEndian>>;
 pub struct Site {
     /// Of the instruction.
     pub offset: u64,
-    /// Of the 16-bit counter that is to be raised; 0 for none.
+    /// Address of the 16-bit semaphore to increment, 0 if none.
     pub semaphore: u64,
 }
 
-/// The entry of a function, by its name in the symbol table or as it is shown. Why there is none is said in words.
+/// The entry of a function, by its symbol name or demangled name. The error text states why there is none.
 pub fn function(bytes: &[u8], name: &str) -> Result<Vec<Site>, String> {
     let binary = parse(bytes)?;
     let symbols = || binary.symbols().chain(binary.dynamic_symbols());

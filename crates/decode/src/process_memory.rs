@@ -7,29 +7,29 @@ use crate::symbols::Call;
 
 /// Memory of a process.
 pub trait Memory {
-    /// Fills `bytes` with what is at `address`; none if not all of it can be read.
+    /// Fills `bytes` with the memory at `address`. `None` if any part is not readable.
     fn read(&self, address: u64, bytes: &mut [u8]) -> Option<()>;
 }
 
-/// What is at an address of code that a runtime made.
+/// Description of an address in generated code.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NamedCode {
     /// The piece of code that holds it: a compiled method, an interpreted function, or what the runtime needs besides.
     pub addresses: Range<u64>,
-    /// Leaf first: what was compiled into the function, then that itself, with lines where they are known; or what the runtime calls
-    /// what is no function.
+    /// Leaf first: the functions inlined there, then the function itself, with lines if known. For code that
+    /// is not a function, the runtime's name of it.
     pub calls: Vec<Call>,
 }
 
 /// Names what a runtime has in its process's memory.
 pub trait Names {
-    /// What is at an address, if the runtime has a name for it.
+    /// The code at an address, if the runtime has a name for it.
     fn code_at(&self, memory: &dyn Memory, address: u64) -> Option<NamedCode>;
 
     /// An address lies where the runtime keeps its code.
     fn is_code(&self, memory: &dyn Memory, address: u64) -> bool;
 
-    /// How the kernel programs find what it interprets, once it knows itself.
+    /// How BPF finds the interpreted functions, once the runtime is initialized.
     fn kernel_layout(&self, memory: &dyn Memory) -> Option<KernelLayout>;
 }
 

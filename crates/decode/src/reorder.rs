@@ -20,7 +20,7 @@ pub struct Reorder {
     horizon: Duration,
     waiting: Vec<Event>,
     newest: Timestamp,
-    /// Time of the newest record of the kernel programs; `None` where there are none (lower backends, importers).
+    /// Time of the newest BPF record. `None` where there are none (lower backends, importers).
     newest_record: Option<Timestamp>,
     /// Everything before has been released.
     released: Timestamp,
@@ -31,7 +31,7 @@ pub struct Reorder {
 }
 
 impl Reorder {
-    /// With a horizon; [`HORIZON`] for recordings.
+    /// `horizon`: maximum delay of an event, [`HORIZON`] for recordings.
     pub fn new(horizon: Duration) -> Reorder {
         Reorder {
             horizon,
@@ -45,7 +45,7 @@ impl Reorder {
         }
     }
 
-    /// Takes one event; passes on those that are now safely in order.
+    /// Takes one event. Passes on the events that are now safely in order.
     pub fn push(&mut self, event: Event, sink: &mut dyn FnMut(Event)) {
         let at = event.at();
         // A loss states its own span, which may have begun long ago.
@@ -57,8 +57,9 @@ impl Reorder {
             self.newest_record = self.newest_record.max(Some(at));
         }
         self.waiting.push(event);
-        // What is nearly sorted is sorted in linear time, so each event is looked at five times. Seldomer would be
-        // cheaper, but these are most of the recorder's memory when a recording ends.
+        // Nearly sorted events are sorted in linear time, so each event is visited five times. A longer
+        // interval would be cheaper, but the waiting events are most of the recorder's memory when a
+        // recording ends.
         let watermark = self.watermark();
         if watermark.since(self.sorted_at) > Duration(self.horizon.0 / 4) {
             self.release(watermark - self.horizon, sink);

@@ -1,7 +1,7 @@
-//! What a blocked thread waits for, told from the kernel's state, the syscall and its arguments.
+//! The reason of a wait, derived from the kernel's state, the syscall and its arguments.
 //!
-//! The syscall alone misleads: a thread in `clock_nanosleep` may block on a copy-on-write fault
-//! of its stack. So the task's state is asked first (Linux, include/linux/sched.h).
+//! The syscall alone is misleading: a thread in `clock_nanosleep` may block on a copy-on-write fault of its
+//! stack. The task's state is therefore evaluated first (Linux, include/linux/sched.h).
 
 use holdup_events::event::{RawWait, Timeout};
 use holdup_events::{ObjectKind, WaitReason};
@@ -20,8 +20,8 @@ pub(crate) mod number {
     pub const IO_URING_ENTER: i32 = 426;
 }
 
-/// Whether that call may have a peer told something: what it sends, that what it sent was received and there is room again, or
-/// that nothing more comes.
+/// Whether the syscall may notify a peer: by sending data, by freeing buffer space after receiving, or by
+/// closing the connection.
 pub(crate) fn reaches_peers(syscall: i32) -> bool {
     match syscall {
         // write writev sendfile connect sendto sendmsg shutdown splice sendmmsg pwritev2
@@ -54,8 +54,9 @@ pub fn classify(wait: &RawWait) -> WaitReason {
     if wait.state & UNINTERRUPTIBLE != 0 { uninterruptible(wait) } else { interruptible(wait) }
 }
 
-/// In state D. Syscalls that sleep interruptibly are not what is waited for: a fault inside them is. Where what they are about
-/// has a lock of the kernel's (a pipe, a socket, a device, an epoll), that lock is: a fault seldom waits without `in_iowait`.
+/// Reason of a wait in state D. Interruptible syscalls do not wait in this state, only a fault inside them
+/// does. If the object has an internal kernel lock (a pipe, socket, device or epoll instance), that lock is
+/// assumed, because faults rarely wait without `in_iowait`.
 fn uninterruptible(wait: &RawWait) -> WaitReason {
     if wait.syscall < 0 {
         return WaitReason::Fault;
@@ -98,7 +99,7 @@ fn interruptible(wait: &RawWait) -> WaitReason {
 fn by_syscall(wait: &RawWait) -> WaitReason {
     match wait.syscall {
         number::FUTEX => futex(wait),
-        // futex_wait (6.7) has no separate lock protocol word; futex_waitv waits for any of several.
+        // futex_wait (6.7) has no separate lock protocol word. futex_waitv waits for any of several futexes.
         449 | 455 => WaitReason::Park,
         456 => WaitReason::Lock,
         35 | 230 => WaitReason::Sleep,
@@ -127,13 +128,17 @@ fn by_syscall(wait: &RawWait) -> WaitReason {
     }
 }
 
-/// The protocol of the futex word, told from operation and expected value.
+/// The protocol of the futex word, derived from the operation and the expected value.
 ///
-/// "2" is "locked, with waiters" in glibc's and musl's low-level lock, in Rust's std and in Go's
-/// runtime lock. glibc's pthread_join waits on the kernel's tid word with a shared futex. Since 2.43 it waits on a word of its own
-/// with the value 2 or 1, and then too by FUTEX_WAIT_BITSET with CLOCK_REALTIME: without a timeout no shared mutex does.
-/// A word that is 1 is a flag (`parking_lot` parks a thread so): the rounds of glibc's barrier and of libgomp's go up
-/// by at least 2. Whether other words count rounds is decided when more of their values are known.
+/// - 2 is "locked, with waiters" in the low-level locks of glibc and musl, in Rust's std, and in Go's runtime
+///   lock.
+/// - glibc's pthread_join waits on the kernel's tid word with a shared futex. Since 2.43, it waits on its own
+///   word with the value 2 or 1. It then uses FUTEX_WAIT_BITSET with CLOCK_REALTIME, which no shared mutex
+///   uses without a timeout.
+/// - 1 is a flag (`parking_lot` parks a thread with it). Rounds of glibc's and libgomp's barriers increase by
+///   at least 2.
+///
+/// Whether other words count rounds is decided when more of their values are known.
 fn futex(wait: &RawWait) -> WaitReason {
     const PRIVATE: u32 = 128;
     const REALTIME: u32 = 256;
@@ -146,8 +151,8 @@ fn futex(wait: &RawWait) -> WaitReason {
         (9, 1 | 2) if shared && is_untimed_by_date => WaitReason::Join,
         (0 | 9, 2) => WaitReason::Lock,
         (0 | 9, value) if is_owned_with_waiters(value) => WaitReason::Lock,
-        // A tid: small, positive, and never 0; process-shared objects use small counters as well, but tids of
-        // threads that are joined are above the first few hundred.
+        // A tid: small, positive, never 0. Process-shared objects also use small counters, but the tids of
+        // joined threads are above the first few hundred.
         (0 | 9, value) if shared && (300..0x40_0000).contains(&value) => WaitReason::Join,
         (0, 0 | 1 | u32::MAX) => WaitReason::Park,
         (0, _) if !shared => WaitReason::Barrier,
@@ -156,8 +161,9 @@ fn futex(wait: &RawWait) -> WaitReason {
     }
 }
 
-/// The highest bit says that others wait, and the rest is small: the owner's thread number in a robust mutex of glibc
-/// (FUTEX_WAITERS in include/uapi/linux/futex.h) and in a mutex of musl, the number of threads in musl's internal lock.
+/// The highest bit means that threads wait, and the remaining value is small. That is the owner's tid in a
+/// robust mutex of glibc (FUTEX_WAITERS in include/uapi/linux/futex.h) and in a mutex of musl. In musl's
+/// internal lock it is the number of threads.
 fn is_owned_with_waiters(value: u32) -> bool {
     const WAITERS: u32 = 0x8000_0000;
     const NUMBER: u32 = 0x3fff_ffff;

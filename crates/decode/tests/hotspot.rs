@@ -1,4 +1,4 @@
-//! Names of compiled methods, from what was in the memory of real virtual machines.
+//! Names of compiled methods, from saved memory of real virtual machines.
 
 use holdup_decode::hotspot::SavedMemory;
 use holdup_decode::readers;

@@ -35,7 +35,7 @@ fn trace(bytes: &[u8], process: &str) -> Result<Trace, ReadError> {
     Ok(assemble(events, manifest))
 }
 
-/// Nanoseconds by state of each target thread; they must tile its life.
+/// Nanoseconds by state of each target thread. The sum must be its life.
 fn states(trace: &Trace) -> BTreeMap<u32, BTreeMap<&'static str, u64>> {
     let mut all = BTreeMap::new();
     for id in trace.target_threads() {
@@ -73,8 +73,8 @@ fn each_fixture_is_told_from_its_content() {
 
 #[test]
 fn scheduler_tracepoints_agree_with_perf() {
-    // perf sched timehist --summary: run time in microseconds; it leaves out what lies before the first and
-    // behind the last switch of a thread.
+    // perf sched timehist --summary: run time in microseconds, without the time before the first and after
+    // the last switch of a thread.
     for name in ["sched.perf", "sched.txt"] {
         let trace = trace(&fixture(name), "locked").unwrap();
         assert_eq!(trace.manifest.rung, Rung::Perf);

@@ -1,5 +1,5 @@
-//! Profiles that runtimes and libraries write: what their own tools say of the same files (fixtures/profiles); whole, cut
-//! and broken.
+//! Profiles of runtimes and libraries, compared with the output of their own tools for the same files
+//! (fixtures/profiles). Complete, truncated and damaged files.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ fn fixture(name: &str) -> Vec<u8> {
     readers::unpack(&packed, 1 << 24).unwrap().into_owned()
 }
 
-/// Figures of a tool's text, by what stands behind (or before) them; those below `# heading` if one is given.
+/// Figures in a tool's text, by the text after (or before) them. Only those below `# heading`, if given.
 fn said(name: &str, heading: Option<&str>) -> BTreeMap<String, u64> {
     let text = std::fs::read_to_string(path(name)).unwrap();
     let part =
@@ -42,7 +42,7 @@ fn said(name: &str, heading: Option<&str>) -> BTreeMap<String, u64> {
     pairs.collect()
 }
 
-/// What a file tells, with its names.
+/// Content of a file, with its names.
 struct Profile {
     allocations: Vec<AllocationRow>,
     threads: Vec<String>,
@@ -77,7 +77,7 @@ impl Profile {
         Profile::read(&fixture(name)).unwrap()
     }
 
-    /// The function that a stack ends in; empty if there is no stack.
+    /// The leaf function of a stack, empty if there is no stack.
     fn leaf(&self, stack: StackId) -> String {
         if stack == StackId::NONE {
             return String::new();
@@ -141,7 +141,7 @@ fn a_heap_profile_is_what_pprof_makes_of_it() {
     let kept = profile.by_leaf(kept);
     for (heading, sums) in [("alloc_space", &all), ("inuse_space", &kept)] {
         for (name, truth) in said("go126-top.txt", Some(heading)) {
-            // A row stands for whole objects, of a size that its interval of bytes is rounded for.
+            // A row represents whole objects of a size rounded to its sampling interval.
             let off = (sums[&name] - truth as f64).abs();
             assert!(off <= truth as f64 / 1000.0, "{heading} of {name}: {} for {truth}", sums[&name]);
         }
@@ -193,7 +193,7 @@ fn chunks_of_a_flight_recording_are_one_course() {
     let twice = Profile::read(&[&one[..], &one].concat()).unwrap();
     assert_eq!(twice.allocations.len(), 2 * alone.allocations.len());
     assert_eq!(twice.threads.len(), alone.threads.len());
-    // The second one is cut: the first is whole, and it is said.
+    // The second profile is truncated. The first one is complete, and the loss is reported.
     let cut = Profile::read(&[&one[..], &one[..one.len() / 2]].concat()).unwrap();
     assert_eq!((cut.allocations.len(), cut.facts.sources[0].lost), (alone.allocations.len(), 1));
     let mut unfinished = one.clone();

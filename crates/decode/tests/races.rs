@@ -23,7 +23,7 @@ fn read(bytes: &[u8]) -> Result<(Vec<Event>, Facts), ReadError> {
     Ok((events, facts))
 }
 
-/// What the marks of a report say.
+/// Marks of a report.
 fn marks(events: &[Event]) -> Vec<(u64, String)> {
     let mark = |event: &Event| match event {
         Event::Tell(tell) => match &tell.what {

@@ -164,7 +164,7 @@ fn a_killed_programs_open_spans_end_with_it() {
     assert!(child.marks.iter().any(|mark| child.told_name(mark.name).text == "fork_child"));
 }
 
-/// The scheduler's side of `alloc2-d4-e14`: who ran when, as another tool recorded it in the same run.
+/// Scheduling of `alloc2-d4-e14`: the running threads over time, recorded by another tool in the same run.
 fn switches() -> Vec<Event> {
     let text = std::fs::read_to_string(folder("ocaml53-alloc2.oncpu.csv")).unwrap();
     let mut changes: Vec<(u64, bool, u32)> = Vec::new();
@@ -173,7 +173,7 @@ fn switches() -> Vec<Event> {
         let [tid, on, off] = fields[..] else { panic!("{line}") };
         changes.extend([(on, true, tid as u32), (off, false, tid as u32)]);
     }
-    // Who leaves at a moment makes room for who comes at it.
+    // At equal times, departures come before arrivals.
     changes.sort();
     let mut cpus: Vec<Option<u32>> = vec![None; 8];
     let mut events = Vec::new();
@@ -219,7 +219,8 @@ fn known(tid: u32, at: Timestamp) -> Event {
     Event::Lifecycle(Lifecycle { at, change, tid, tgid, name, target })
 }
 
-/// A program of OCaml 4 tells nothing, and is not asked to; one that names 5 without its events is not of 5, either.
+/// A program of OCaml 4 has no runtime events, and is not asked for them. A binary with the text of version 5
+/// but without its events is not of version 5 either.
 #[test]
 fn a_program_of_ocaml_4_has_no_events() {
     let mut program = unpacked("ocaml414-strings.gz");

@@ -1,5 +1,5 @@
-//! Readers of what runtimes tell about themselves, on what the runtimes' own tools say of the same runs
-//! (fixtures/runtimes); whole, cut and broken.
+//! Importers of runtimes' own recordings, compared with the output of the runtimes' tools for the same runs
+//! (fixtures/runtimes). Complete, truncated and damaged files.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use holdup_events::tables::{SpanKind, SpanRow, ThreadState};
 use holdup_events::{Event, Trace};
 use proptest::prelude::*;
 
-/// Each file, and who reads it.
+/// Each file, and its importer.
 const ALL: &[(&str, &str)] = &[
     ("ghc902-pause.eventlog", "ghc-eventlog"),
     ("go126.trace.gz", "go-trace"),
@@ -69,7 +69,7 @@ fn sum_us<'a>(spans: impl Iterator<Item = &'a SpanRow>) -> u64 {
     spans.map(|span| span.end.since(span.start).0).sum::<u64>() / 1000
 }
 
-/// Nanoseconds of all target threads by state; slices tile each life.
+/// Nanoseconds of all target threads by state. Slices tile each life.
 fn states(trace: &Trace) -> BTreeMap<&'static str, u64> {
     let mut sums: BTreeMap<&'static str, u64> = BTreeMap::new();
     for id in trace.target_threads() {
@@ -122,7 +122,7 @@ fn go_cycles_are_those_of_gctrace() {
     let (trace, lines) = (of_fixture("go126.trace.gz"), text("go126-gctrace.txt"));
     let cycles: Vec<Vec<f64>> = lines.lines().filter(|line| line.starts_with("gc ")).map(numbers).collect();
     assert_eq!(spans(&trace, "gc cycle").count(), cycles.len());
-    // Each cycle stops the world twice; the first one's first stop came before the trace began.
+    // Each cycle stops the world twice. The first stop of the first cycle was before the trace began.
     let ends = spans(&trace, "stop the world: GC mark termination").count();
     let begins = spans(&trace, "stop the world: GC sweep termination").count();
     assert_eq!((begins + 1, ends), (cycles.len(), cycles.len()));
@@ -190,7 +190,7 @@ fn microstates_are_those_of_erlang() {
         let name = format!("{kind} {id}");
         let thread = trace.threads.iter().find(|thread| thread.name == name).unwrap();
         let lane = trace.lanes.iter().find(|lane| lane.number + 1 == thread.tid).unwrap();
-        // All were counted for as long; the longest is the recording.
+        // All lanes were counted for equally long. The longest is the recording.
         assert!(lane.end.since(lane.start).0.abs_diff(sum.parse().unwrap()) < 5_000_000, "{line}");
     }
     assert!(states(&trace)[ThreadState::Running.name()] > 0);
@@ -219,7 +219,7 @@ fn what_gzip_promises_is_not_believed() {
     let packed = encoder.finish().unwrap();
     assert!(matches!(readers::unpack(&packed, 1 << 20), Err(ReadError::Unsupported { .. })));
     assert_eq!(readers::unpack(&packed, 4 << 20).unwrap().len(), 4 << 20);
-    // A cut one gives what is there.
+    // A truncated file gives the part before the cut.
     assert!(!readers::unpack(&packed[..packed.len() / 2], 4 << 20).unwrap().is_empty());
 }
 

@@ -71,7 +71,7 @@ impl Imported {
         Imported::read(&fixture(name)).unwrap()
     }
 
-    /// Function of the leaf; empty without a stack.
+    /// Leaf function, empty without a stack.
     fn leaf(&self, stack: StackId) -> String {
         if stack == StackId::NONE {
             return String::new();

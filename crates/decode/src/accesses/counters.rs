@@ -1,19 +1,21 @@
-//! Registers that tell how far a loop has come: from sample to sample of a thread at one place they move only one way.
+//! Registers that show the progress of a loop: they change monotonically from sample to sample of a thread at
+//! one place.
 //!
-//! A loop's counter does, and a pointer that walks through memory; so does the counter of a loop around it, in a register
-//! that a called function leaves alone. What they count is not known and not needed: how fast they move tells how
-//! fast the loop goes. Other registers move to and fro: of eight samples one in 20,000 of these orders is by chance.
+//! Examples are a loop counter, a pointer that walks through memory, and the counter of an outer loop in a
+//! callee-saved register. Their meaning is unknown and not needed, because their rate of change gives the
+//! loop's rate. Other registers move in both directions: for eight random values, 1 in 20,000 orders is
+//! monotonic.
 
 use std::collections::HashMap;
 
 use holdup_events::event::Registers;
 use holdup_events::tables::Counter;
 
-/// More places of threads than this are not told apart at a time (0.3 KB each).
+/// Maximum number of (thread, place) pairs (0.3 KB each).
 const PLACES_MAX: usize = 1 << 14;
-/// So often a register must have moved before it is taken for a counter.
+/// Minimum number of changes before a register is taken for a counter.
 const MOVES_MIN: u32 = 7;
-/// One move in so many may be the other way: the loop began anew.
+/// Share of changes that may go the other way: 1 in this many, for a loop that restarts.
 const OTHER_WAY: u32 = 32;
 /// The stack pointer is none.
 const RSP: usize = 4;
@@ -86,7 +88,7 @@ impl Place {
 mod tests {
     use super::*;
 
-    /// What is told of `count` samples, whose registers are made by `at`.
+    /// The counters for `count` samples, with registers filled in by `at`.
     fn told(count: u64, at: impl Fn(u64, &mut Registers)) -> Vec<Counter> {
         let mut counters = Counters::default();
         let next = |n| {
@@ -121,7 +123,8 @@ mod tests {
 
     #[test]
     fn the_finer_one_is_taken_and_a_loop_may_begin_anew() {
-        // One moves with each eighth sample; the other always, and begins anew after fifty.
+        // One register changes with each eighth sample. The other always changes, and restarts after fifty
+        // samples.
         let both = told(200, |n, registers| (registers[3], registers[5]) = (n / 8, n % 50));
         assert_eq!(both[199].register, 6);
         assert_eq!(both[100].value, 0);

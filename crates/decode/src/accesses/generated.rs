@@ -1,6 +1,6 @@
-//! Code that a runtime made while the program ran. It is in no file, and where its functions begin is not known: it is decoded
-//! from several places before, until all of them agree where instructions lie. Instructions of x86-64 are of many lengths, but
-//! after a few of them it does not matter where one began.
+//! Code that a runtime generated. It is in no file, and the starts of its functions are unknown. Decoding
+//! therefore starts at several earlier addresses, and all must agree on the instruction boundaries. x86-64
+//! instructions have variable length, but decoding synchronizes after a few instructions.
 
 use holdup_events::tables::Mapping;
 use iced_x86::{Decoder, DecoderOptions, Instruction};
@@ -8,13 +8,14 @@ use iced_x86::{Decoder, DecoderOptions, Instruction};
 use super::program::Around;
 use super::x86::is_fence;
 
-/// So far before the place decoding begins (bytes): far enough that all agree, and near enough to be the same function mostly.
+/// Distance before the place at which decoding starts (bytes). Far enough to synchronize, and mostly within
+/// the same function.
 const LEAD: usize = 256;
 /// A short jump leads no farther (bytes).
 const NEAR: usize = 130;
-/// With less before it nothing is told.
+/// Minimum number of bytes before the place. With fewer, no access is reported.
 const LEAD_MIN: usize = 64;
-/// Decoding begins at so many bytes, one after the other.
+/// Number of consecutive bytes at which decoding starts.
 const BEGINNINGS: usize = 16;
 
 /// A piece of code as it was in a process's memory.
@@ -22,7 +23,7 @@ const BEGINNINGS: usize = 16;
 pub struct GeneratedCode {
     /// Address of the first byte.
     pub start: u64,
-    /// What was there.
+    /// The code bytes.
     pub bytes: Vec<u8>,
 }
 
@@ -41,7 +42,7 @@ impl GeneratedCode {
         let Some(into) = distance.filter(|into| *into < self.bytes.len()) else { return Around::default() };
         let at = self.decoder(into).decode();
         let before = self.before(into);
-        // Nobody asks what is before anything else.
+        // The second-last instruction is used only behind a fence.
         let fence = before.filter(is_fence);
         let earlier = fence.and_then(|fence| self.before(into.checked_sub(fence.len())?));
         Around { at: (!at.is_invalid()).then_some(at), before, earlier }
@@ -68,7 +69,7 @@ impl GeneratedCode {
         agreed.filter(|before| !before.is_invalid() && !self.is_target(into))
     }
 
-    /// The instruction that ends where the place begins, decoded from there on; none if none does.
+    /// Decodes from `from`. Returns the instruction that ends exactly at `into`, if any.
     fn last_before(&self, from: usize, into: usize) -> Option<Instruction> {
         let ip = self.start.wrapping_add(into as u64);
         let mut decoder = self.decoder(from);

@@ -1,9 +1,12 @@
-//! What memory a thread touched just before a sample: from the instruction before the one at which it was seen, and
-//! its registers. A sample comes one instruction late, since an instruction that waits for memory ends first.
+//! The memory that a thread accessed just before a sample, from the preceding instruction and the registers.
+//! A sample arrives one instruction late, because an instruction that waits for memory completes first.
 //!
-//! Nothing is said where that could be wrong: the place may be reached by a jump, the instruction has changed the
-//! registers that its address is made of, the memory is a thread's own by `fs` or `gs`, the code is in no file and was not
-//! read while it was there, or was another meanwhile.
+//! No access is reported if it could be wrong:
+//!
+//! - The place may be a jump target.
+//! - The instruction changed a register of its own address.
+//! - The memory is thread-local (`fs` or `gs`).
+//! - The code is in no file, and was not read while it existed or has changed since.
 
 mod counters;
 mod generated;
@@ -28,10 +31,10 @@ use x86::{Access, is_fence};
 /// More places of one process than this are not remembered at a time.
 const PLACES_MAX: usize = 1 << 16;
 
-/// What the code at a place says.
+/// The decoded access at a place.
 #[derive(Clone, Copy)]
 enum Place {
-    /// It could not be read, or not be decoded.
+    /// The code could not be read or decoded.
     Unread,
     /// No memory was touched before it, or it is not sure which.
     Nothing,
@@ -43,8 +46,8 @@ enum Place {
 pub struct Unread {
     /// Samples in user mode of which it was asked.
     pub samples: u64,
-    /// Those whose code is not known, by the path of what is mapped there; of memory that no file holds it is [`GENERATED`], and
-    /// empty where nothing is known to be mapped.
+    /// Samples with unknown code, by the path of their mapping. The path is [`GENERATED`] for memory without
+    /// a file, and empty without a known mapping.
     pub by_path: BTreeMap<String, u64>,
 }
 
@@ -81,13 +84,13 @@ impl<'a> Accesses<'a> {
         self.places.remove(&process);
     }
 
-    /// The addresses in lines that several threads touched, one of them writing; sorted.
+    /// Accessed addresses on cache lines that several threads accessed, at least one of them writing. Sorted.
     pub fn shared(&self) -> Vec<Variable> {
         self.touched.shared()
     }
 
-    /// What the thread of a sample had just touched, and how far it had come there; `mappings` in the order in which they
-    /// were made.
+    /// The memory that the sampled thread had just accessed, and the loop counter at that place. `mappings`
+    /// must be in the order of their creation.
     pub fn of(&mut self, sample: &Sample, process: ProcessId, mappings: &[Mapping]) -> (DataAccess, Counter) {
         let access = self.data(sample, process, mappings);
         let counter = match &sample.registers {
@@ -156,7 +159,7 @@ impl<'a> Accesses<'a> {
         }
     }
 
-    /// What all that was there in turn has in common.
+    /// The access if all versions of the code at this address agree on it.
     fn generated(&self, sample: &Sample) -> Place {
         let versions = self.files.generated_code(sample.tgid, sample.ip);
         let mut places = versions.iter().map(|code| executed(code.around(sample.ip)));
@@ -171,14 +174,14 @@ impl<'a> Accesses<'a> {
     }
 }
 
-/// What was executed last.
+/// The access of the last executed instruction.
 fn executed(around: Around) -> Place {
     let Some(at) = around.at else { return Place::Unread };
     // A repeated string instruction is interrupted in its midst.
     let access = Access::repeated(&at).or_else(|| {
         let before = around.before?;
         match is_fence(&before) {
-            // It waits until what was stored before is there.
+            // A fence waits until the preceding store completes.
             true => Access::of(&around.earlier?).filter(|access| access.writes_over(&before)),
             false => Access::of(&before),
         }

@@ -22,7 +22,7 @@ pub struct Around {
     pub at: Option<Instruction>,
     /// The one before, unless that may be jumped over.
     pub before: Option<Instruction>,
-    /// The one before that, unless that may be jumped over; told at least where `before` is a fence.
+    /// The instruction before that one, unless a jump may skip it. Always set if `before` is a fence.
     pub earlier: Option<Instruction>,
 }
 
@@ -39,14 +39,14 @@ pub struct Program {
 
 /// Distances from a function's start.
 struct Function {
-    /// Of its instructions, ascending.
+    /// Offsets of the instructions, ascending.
     instructions: Vec<u32>,
-    /// Of places that are jumped to, ascending.
+    /// Offsets of jump targets, ascending.
     targets: Vec<u32>,
 }
 
 impl Program {
-    /// Of an ELF file; none if it is no such file.
+    /// The code of an ELF file, `None` for any other file.
     pub fn new(bytes: Bytes) -> Option<Program> {
         let file: &[u8] = (*bytes).as_ref();
         let elf = Elf::parse(file)?;

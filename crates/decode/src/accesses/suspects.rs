@@ -1,6 +1,7 @@
-//! Which lines to watch while the program still runs: those that several threads on several CPUs take from each other, one of
-//! them writing, the most sampled first. Where a load waits for the line, the store behind it is hardly ever sampled: lines at
-//! which much of the time goes by, and of which no sample is a write, are watched for writes first.
+//! Selects cache lines to watch while the program still runs. Candidates are lines that several threads on
+//! several CPUs access alternately, at least one of them writing, the most sampled first. If a load waits for
+//! the line, the store that follows is hardly ever sampled. A line with many samples but no sampled write is
+//! therefore watched for writes first.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -10,19 +11,20 @@ use holdup_events::tables::DataAccess;
 
 /// Bytes that a CPU takes for itself at a time.
 const LINE_BYTES: u64 = 64;
-/// More lines than this are not told apart at a time.
+/// Maximum number of tracked cache lines.
 const LINES_MAX: usize = 1 << 14;
 /// Fewer samples may be chance.
 const SAMPLES_MIN: u64 = 8;
 /// Fewer changes of thread and CPU from one sample of a line to the next may be chance.
 const TURNS_MIN: u64 = 3;
-/// A watchpoint is on so many bytes at the most.
+/// Maximum bytes that one watchpoint covers.
 const PLACE_BYTES_MAX: u64 = 8;
-/// A line is watched so often at the most.
+/// Maximum number of times that a line is watched.
 const LOOKS_MAX: u32 = 4;
-/// The same of a line of which it is not known that anybody writes to it: most are only read, and nobody ever comes.
+/// The same for a line without a known write. Most such lines are only read.
 const READ_LOOKS_MAX: u32 = 2;
-/// Such a line has this part of all samples that touch memory: each look has a cost, and constants are read everywhere.
+/// Minimum share of such a line in all samples with an access. Watching has a cost, and constants are read
+/// everywhere.
 const READ_SHARE_MIN: f64 = 0.05;
 
 /// A few bytes: the first one's address, and how many (1, 2, 4 or 8; the address is a multiple of it).
@@ -37,7 +39,7 @@ pub struct Suspects {
 
 #[derive(Default)]
 struct Line {
-    /// Samples by thread, and by what they touched.
+    /// Samples by thread, and by accessed place.
     threads: BTreeMap<u32, u64>,
     places: BTreeMap<Place, u64>,
     last: Option<(u32, CpuId)>,
@@ -50,19 +52,19 @@ struct Line {
     watched: BTreeSet<Place>,
 }
 
-/// What to watch.
+/// A cache line to watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Suspect {
-    /// Whose memory.
+    /// Process of the memory.
     pub tgid: u32,
     /// Where the line begins.
     pub line: u64,
-    /// Who touches it, the most often first.
+    /// Threads that access the line, most frequent first.
     pub threads: Vec<u32>,
-    /// What they touch and was not watched yet, the most often first.
+    /// Accessed places that were not watched yet, most frequent first.
     pub places: Vec<Place>,
-    /// A sample wrote to it. Else only writes are to be watched for: whoever reads a recording takes what was seen of a line
-    /// without sampled writes for writes.
+    /// A sample wrote to the line. Otherwise only writes must be watched, because analysis counts all hits on
+    /// a line without sampled writes as writes.
     pub is_written: bool,
 }
 
@@ -99,8 +101,8 @@ impl Suspects {
         })
     }
 
-    /// These places of a suspect were watched; `seen`: accesses by two threads at least, or a write to what was not known to be
-    /// written. Where not, they are watched once more.
+    /// Records that `places` of a suspect were watched. `seen`: at least two threads accessed them, or a
+    /// write was seen on a line without a known write. If not `seen`, the places are watched once more.
     pub fn looked(&mut self, suspect: &Suspect, places: &[Place], seen: bool) {
         let Some(line) = self.lines.get_mut(&(suspect.tgid, suspect.line)) else { return };
         line.looks += 1;
@@ -117,14 +119,14 @@ impl Suspects {
         }
     }
 
-    /// The process is gone, or has other memory.
+    /// The process exited or executed another program.
     pub fn forget(&mut self, tgid: u32) {
         self.lines.retain(|(owner, _), _| *owner != tgid);
     }
 }
 
 impl Line {
-    /// Of so many samples in all.
+    /// Whether the line is worth watching. `samples` is the total number of samples.
     fn is_suspect(&self, samples: u64) -> bool {
         let looks_left = match self.is_written || self.seen_written {
             true => self.looks < LOOKS_MAX,
@@ -174,7 +176,8 @@ mod tests {
         let suspect = suspects.worst().expect("two threads in turns");
         assert_eq!((suspect.line, &suspect.threads[..]), (0x1000, &[2, 1][..]));
         assert_eq!(suspect.places, [(0x1000, 8), (0x1008, 8), (0x1010, 8)]);
-        // Nobody came: once more. Somebody did: what is left.
+        // No access was seen: the places are watched again. An access was seen: only the remaining places are
+        // watched.
         suspects.looked(&suspect, &suspect.places[..2], false);
         assert_eq!(suspects.worst().expect("again").places.len(), 3);
         suspects.looked(&suspect, &suspect.places[..2], true);
@@ -189,7 +192,7 @@ mod tests {
         for _ in 0..20 {
             touch(&mut suspects, 1, 0x1000, AccessKind::Read);
             touch(&mut suspects, 2, 0x1008, AccessKind::Read);
-            // Much else is touched: what is only read is not worth a look.
+            // Lines that are only read are not watched when many other lines are accessed.
             (0..50).for_each(|k| touch(&mut suspects, 1, 0x10000 + k * LINE_BYTES, AccessKind::Read));
             touch(&mut suspects, 1, 0x2000, AccessKind::Write);
             // One CPU: never a turn.
@@ -220,7 +223,7 @@ mod tests {
         suspects.looked(&suspect, &suspect.places[..1], true);
         let known = suspects.worst().expect("what is left of it");
         assert!(!known.is_written && known.places == [(0x1008, 8)], "by no sample");
-        // Nobody writes.
+        // No thread writes.
         let mut suspects = Suspects::default();
         both(&mut suspects);
         for _ in 0..READ_LOOKS_MAX {

@@ -57,7 +57,8 @@ fn reading_and_writing_in_one_is_atomic_only_if_locked() {
 
 #[test]
 fn what_cannot_be_known_is_not_told() {
-    // mov (%rsi),%rsi: the address is gone. mov %fs:0x28,%rax: whose thread's? lea 8(%rdi),%rax touches nothing.
+    // mov (%rsi),%rsi: the address is overwritten. mov %fs:0x28,%rax: thread-local. lea 8(%rdi),%rax: no
+    // memory access.
     assert_eq!(touched(&[0x48, 0x8b, 0x36], &[(RSI, 0x7000)]), None);
     let own = [0x64, 0x48, 0x8b, 0x04, 0x25, 0x28, 0x00, 0x00, 0x00];
     assert_eq!(touched(&own, &[(RAX, 1)]), Some((AccessKind::None, 0, 0)));
@@ -101,7 +102,7 @@ fn the_instruction_before_is_found_in_a_real_binary() {
     assert!(program.around(u64::MAX, 0).at.is_none());
 }
 
-/// Bytes of a real binary whose functions' bounds are not told.
+/// Code of a real binary without its function bounds.
 #[test]
 fn code_without_bounds_is_decoded_as_with_them_or_not_at_all() {
     let bytes = std::fs::read("/proc/self/exe").unwrap();
@@ -126,7 +127,7 @@ fn code_without_bounds_is_decoded_as_with_them_or_not_at_all() {
 
 #[test]
 fn a_fence_is_the_time_of_the_store_before_it() {
-    // mov %rax,0x18(%rdi); lock addl $0,-0x40(%rsp); nop
+    // `mov %rax,0x18(%rdi); lock addl $0,-0x40(%rsp); nop`
     let store = [0x48, 0x89, 0x47, 0x18];
     let fence = [0xf0, 0x83, 0x44, 0x24, 0xc0, 0x00];
     let told = |parts: &[&[u8]], behind: &[u8]| {
@@ -213,7 +214,7 @@ fn samples_in_code_that_is_not_known_are_counted() {
     assert_eq!(addresses, [0x7018, 0, 0, 0, 0]);
     let by_path = BTreeMap::from([(GENERATED.to_owned(), 2), (String::new(), 1)]);
     assert_eq!(unread, Unread { samples: 5, by_path });
-    // What was there in turn touches other memory.
+    // Versions of the code that access different memory.
     assert_eq!(ask(vec![code(0x18), code(0x18)], &asked[..1]).0, [0x7018]);
     assert_eq!(ask(vec![code(0x18), code(0x20)], &asked[..1]).0, [0]);
 }

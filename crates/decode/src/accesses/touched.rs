@@ -1,4 +1,4 @@
-//! Which lines several threads touched: what is worth a name. Memory does not grow with the recording.
+//! Cache lines that several threads accessed, and that are therefore worth a name. Memory use is bounded.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -7,7 +7,7 @@ use holdup_events::tables::{DataAccess, Variable};
 
 /// Bytes that a CPU takes for itself at a time.
 const LINE_BYTES: u64 = 64;
-/// More lines than this are not told apart at a time; those that only one thread touched go first.
+/// Maximum number of tracked cache lines. Lines of a single thread are dropped first.
 const LINES_MAX: usize = 1 << 17;
 /// Addresses of one line that are named.
 const ADDRESSES_MAX: usize = 16;
@@ -47,7 +47,7 @@ impl Touched {
         }
     }
 
-    /// Addresses in lines that several threads touched, one of them writing; sorted.
+    /// Accessed addresses on cache lines that several threads accessed, at least one of them writing. Sorted.
     pub fn shared(&self) -> Vec<Variable> {
         let shared = self.lines.iter().filter(|(_, line)| line.by_several && line.written);
         let of = |((process, _), line): (&(ProcessId, u64), &Line)| {

@@ -16,7 +16,7 @@ pub struct Access {
 }
 
 impl Access {
-    /// Of an instruction that has been executed: none if it touches no memory that can be told.
+    /// The access of an executed instruction. `None` if it accesses no memory or its address is unknown.
     pub fn of(instruction: &Instruction) -> Option<Access> {
         let operand = (0..instruction.op_count()).find(|at| instruction.op_kind(*at) == OpKind::Memory)?;
         let mut factory = InstructionInfoFactory::new();
@@ -29,7 +29,7 @@ impl Access {
         Some(Access { instruction: *instruction, operand, kind })
     }
 
-    /// It stores something, and its address can be told behind `other`, too.
+    /// Whether the access writes, and its address is still known after `other`.
     pub fn writes_over(&self, other: &Instruction) -> bool {
         let mut factory = InstructionInfoFactory::new();
         let info = factory.info_options(other, InstructionInfoOptions::NO_MEMORY_USAGE);
@@ -37,7 +37,8 @@ impl Access {
         self.kind.writes() && !parts.into_iter().any(|part| part != Register::None && is_changed(info, part))
     }
 
-    /// Of a string instruction with a repeat prefix that is being executed: what it writes, else what it reads.
+    /// The access of a string instruction with a repeat prefix during execution: its write if any, otherwise
+    /// its read.
     pub fn repeated(instruction: &Instruction) -> Option<Access> {
         if !(instruction.has_rep_prefix() || instruction.has_repne_prefix()) {
             return None;
@@ -73,8 +74,9 @@ impl Access {
     }
 }
 
-/// Does nothing but to wait for earlier stores: `mfence`, or an atomic instruction that leaves the thread's own stack as it is, which is
-/// the faster way (compilers and runtimes write `lock or` or `lock add` of 0 there).
+/// Whether the instruction only waits for earlier stores. That is `mfence`, or an atomic instruction that
+/// leaves the thread's own stack unchanged. The latter is faster, so compilers and runtimes emit `lock or` or
+/// `lock add` of 0 on the stack.
 pub fn is_fence(instruction: &Instruction) -> bool {
     let changes_nothing = matches!(instruction.mnemonic(), Mnemonic::Or | Mnemonic::Add)
         && instruction.op_count() == 2

@@ -1,7 +1,7 @@
-//! Where CPython has what. Up to 3.12 the versions differ and say nothing: the offsets here are those of their headers
-//! (`offsetof` of `PyThreadState`, `PyFrameObject`, `_PyInterpreterFrame`, `PyCodeObject`, ... on a 64-bit machine; they are the same
-//! in all releases of a version, which keeps its ABI). From 3.13 on the runtime begins with a table for debuggers
-//! (`_Py_DebugOffsets`, `Include/internal/pycore_runtime.h`).
+//! Offsets in CPython's structures. Versions up to 3.12 do not publish them, so they are taken from the
+//! headers (`offsetof` of `PyThreadState`, `PyFrameObject`, `_PyInterpreterFrame`, `PyCodeObject`, ... on a
+//! 64-bit machine). All releases of a version share its ABI. From 3.13 on, the runtime begins with a table
+//! for debuggers (`_Py_DebugOffsets`, `Include/internal/pycore_runtime.h`).
 
 use object::read::elf::ElfFile64;
 use object::{Endianness, Object, ObjectSymbol};
@@ -9,7 +9,7 @@ use object::{Endianness, Object, ObjectSymbol};
 use super::lines::Kind;
 use crate::process_memory::{Memory, pointer, word};
 
-/// What the interpreter's binary says of itself, in the file's own terms.
+/// Symbols of the interpreter's binary, as addresses in the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Symbols {
     /// Address of `_PyRuntime`.
@@ -20,7 +20,7 @@ pub struct Symbols {
     pub version: Option<u64>,
 }
 
-/// The interpreter's symbols in a binary; none of another one.
+/// The interpreter's symbols in a binary, `None` for any other binary.
 pub fn symbols(binary: &[u8]) -> Option<Symbols> {
     let file = ElfFile64::<Endianness>::parse(binary).ok()?;
     // All names are many times as many as those for others, which are enough nearly always.
@@ -40,7 +40,7 @@ fn told<'a>(symbols: impl Iterator<Item = impl ObjectSymbol<'a>>) -> Option<Symb
     (found.runtime != 0 && found.code_type != 0).then_some(found)
 }
 
-/// The minor version of Python 3 that a binary's file name tells: `libpython3.9.so.1.0`, `python3.10`.
+/// The minor version of Python 3 in a binary's file name: `libpython3.9.so.1.0`, `python3.10`.
 pub fn version_by_name(path: &str) -> Option<u8> {
     let file = path.rsplit('/').next()?;
     let behind = file.strip_prefix("libpython3.").or_else(|| file.strip_prefix("python3."))?;
@@ -51,9 +51,9 @@ pub fn version_by_name(path: &str) -> Option<u8> {
 /// Why nothing is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// Its memory could not be read, or does not say yet.
+    /// The interpreter's memory is not readable, or is not initialized yet.
     Silent,
-    /// Of this minor version of Python 3 nothing is known.
+    /// Unsupported minor version of Python 3.
     Version(u8),
 }
 
@@ -146,7 +146,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Of an interpreter that was loaded so far above its own addresses; `named` is the version that its file's name tells.
+    /// Layout of an interpreter with load bias `loaded`. `named` is the version in its file name.
     pub fn read(
         memory: &dyn Memory,
         symbols: &Symbols,
@@ -171,7 +171,7 @@ impl Layout {
     }
 }
 
-/// What is the same in all versions, or was the same up to 3.10.
+/// Fields that are equal in all versions, or were equal up to 3.10.
 fn of_version(minor: u8, runtime: u64, code_type: u64) -> Layout {
     let before_11 = Layout {
         walk: Walk {
@@ -262,10 +262,11 @@ fn of_12(before: Layout) -> Layout {
 
 /// How `_Py_DebugOffsets` begins.
 const COOKIE: &[u8; 8] = b"xdebugpy";
-/// Of a compact string that is not ASCII: behind the head of one that is, two words (`PyCompactUnicodeObject`).
+/// Offset of the characters of a compact non-ASCII string: the ASCII header and two words
+/// (`PyCompactUnicodeObject`).
 const NOT_ASCII_BYTES: u64 = 16;
 
-/// By the runtime's own table; positions in it are those of 3.13.
+/// Layout from the runtime's own table. Positions in the table are those of 3.13.
 fn of_table(memory: &dyn Memory, runtime: u64, code_type: u64) -> Option<Layout> {
     let field =
         |position: u64| pointer(memory, runtime.checked_add(position)?).filter(|offset| *offset < 1 << 24);

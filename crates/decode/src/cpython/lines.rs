@@ -5,13 +5,13 @@
 pub enum Kind {
     /// Up to 3.9: pairs of a distance in bytes and one in lines.
     Steps,
-    /// 3.10: pairs of a length in bytes, and a distance in lines that comes first; -128: no line.
+    /// 3.10: pairs of a length in bytes and a distance in lines, which is applied first. -128: no line.
     Ranges,
     /// From 3.11 on: entries of their own length.
     Locations,
 }
 
-/// The line of an instruction; `units` of two bytes are before it. None where the table says none.
+/// The line of an instruction with `units` two-byte units before it. `None` if the table has no line.
 pub fn line(kind: Kind, table: &[u8], first: u32, units: u32) -> Option<u32> {
     let line = match kind {
         Kind::Steps => by_steps(table, i64::from(first), units * 2),
@@ -53,12 +53,12 @@ fn by_locations(table: &[u8], first: i64, at: u32) -> Option<i64> {
     while let Some(head) = bytes.next() {
         let code = head >> 3 & 15;
         let step = match code {
-            // With columns, and with lines of both ends; without columns.
+            // 13: without columns. 14: with columns and both lines.
             13 | 14 => signed(varint(&mut bytes)?),
             10..=12 => i64::from(code) - 10,
             _ => 0,
         };
-        // What else the entry says is of no use here: each begins with a byte whose highest bit is set.
+        // Skips the rest of the entry. Each entry begins with a byte whose highest bit is set.
         while bytes.next_if(|byte| *byte < 128).is_some() {}
         end += u32::from(head & 7) + 1;
         line = line.saturating_add(step);
@@ -69,7 +69,7 @@ fn by_locations(table: &[u8], first: i64, at: u32) -> Option<i64> {
     None
 }
 
-/// Six bits a byte, the lowest first; the seventh says that there are more.
+/// Six bits per byte, lowest first. The seventh bit marks that another byte follows.
 fn varint(bytes: &mut impl Iterator<Item = u8>) -> Option<u64> {
     let mut value = 0;
     for shift in (0..60).step_by(6) {

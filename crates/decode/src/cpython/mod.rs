@@ -1,8 +1,9 @@
-//! Functions of Python programs: where CPython keeps which functions a thread is in, for the kernel programs that look there
-//! (`bpf/interpreters.h`), and their names and lines, read from the memory of the living process. It need not be asked for them.
+//! Functions of Python programs. Provides the offsets at which BPF finds a thread's current functions
+//! (`bpf/interpreters.h`). Reads their names and lines from the memory of the running process, without its
+//! cooperation.
 //!
-//! A code object holds what is told (`Include/cpython/code.h`). The interpreter goes on meanwhile, and may have freed the object:
-//! what makes no sense is left out. Versions 3.8 to 3.13; of an earlier or later one nothing is known.
+//! A code object holds its name and lines (`Include/cpython/code.h`). The interpreter keeps running and may
+//! have freed the object, so implausible values are dropped. Supports versions 3.8 to 3.13.
 
 mod layout;
 mod lines;
@@ -22,10 +23,10 @@ pub use layout::{Layout, Refused, Symbols, Walk, symbols, version_by_name};
 /// Larger tables of lines are none (bytes).
 const LINES_BYTES_MAX: u64 = 1 << 18;
 
-/// So many code objects are remembered.
+/// Maximum number of cached code objects.
 const CODES_MAX: usize = 1 << 14;
 
-/// What a code object says.
+/// Content of a code object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Code {
     function: String,
@@ -34,8 +35,8 @@ struct Code {
     lines: Vec<u8>,
 }
 
-/// The interpreter of a process. What it said of its code is remembered: the process may have ended since, or freed it, and made
-/// other code where it was.
+/// The interpreter of a process. Code objects are cached, because the process may have exited, or freed one
+/// and reused its address.
 pub struct Interpreter {
     layout: Layout,
     /// By address and identity.
@@ -78,7 +79,7 @@ impl Names for Interpreter {
     }
 }
 
-/// What a code object begins with that tells it from others: its first line, and where the names of its file and of itself are.
+/// Fields that identify a code object: its first line, and the addresses of its file's and its own name.
 struct Head {
     first_line: u32,
     file: u64,
@@ -92,7 +93,8 @@ impl Head {
 }
 
 impl Layout {
-    /// What the kernel programs say of the code object at an address, if there is one; `units` as in [`Interpreted`].
+    /// The value that BPF stores for the code object at an address, if there is one. `units` as in
+    /// [`Interpreted`].
     pub fn place(&self, memory: &dyn Memory, code: u64, units: Option<u32>) -> Option<u64> {
         let identity = self.head(memory, code)?.identity();
         let standing = Standing::Behind { begins: false };
@@ -101,7 +103,7 @@ impl Layout {
 
     fn head(&self, memory: &dyn Memory, code: u64) -> Option<Head> {
         let at = |offset: u64| code.checked_add(offset);
-        // Whoever has another type now was no code, or is it no more.
+        // An object with another type is not a code object, or no longer one.
         if pointer(memory, at(self.object_type)?)? != self.code_type {
             return None;
         }

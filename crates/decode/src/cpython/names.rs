@@ -38,10 +38,10 @@ impl Layout {
     }
 }
 
-/// What stands between a function and one that is made in it.
+/// Separator between a function and a function defined in it.
 const WITHIN: &str = ".<locals>";
 
-/// A function's name behind its module's, as far as the file's name tells that.
+/// A function's qualified name with its module, as far as the file name gives the module.
 pub(super) fn function(file: &str, name: &str) -> String {
     let (module, name) = (module(file), name.replace(WITHIN, ""));
     if module.is_empty() { name } else { format!("{module}.{name}") }

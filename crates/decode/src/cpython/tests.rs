@@ -22,7 +22,7 @@ impl Bytes {
         self.put(address, &word.to_le_bytes());
     }
 
-    /// A compact ASCII string of 3.11: length, state, and what it says.
+    /// A compact ASCII string of 3.11: length, state, characters.
     fn text(&mut self, address: u64, text: &str) {
         self.word(address + 16, text.len() as u64);
         self.put(address + 32, &(1u32 << 2 | 1 << 5 | 1 << 6).to_le_bytes());
@@ -66,7 +66,7 @@ fn interpreter(memory: &Bytes) -> Interpreter {
     Interpreter::new(Layout::read(memory, &symbols_with(Some(0x500)), 0, None).expect("3.11"))
 }
 
-/// What stands in a stack of that code, behind so many units.
+/// The stack entry of that code, at an offset of `units` two-byte units.
 fn place(units: u32) -> u64 {
     let memory = memory_of_11();
     interpreter(&memory).layout.place(&memory, CODE, Some(units)).expect("code")
@@ -158,7 +158,8 @@ fn version_13_is_read_by_its_own_table() {
     assert_eq!(layout(&memory).err(), Some(Refused::Silent), "no structure is so large");
 }
 
-/// `struct interpreter_layout` of `bpf/interpreters.h`: one word, fourteen numbers, two short ones, and four bytes that nobody reads.
+/// `struct interpreter_layout` of `bpf/interpreters.h`: one word, fourteen 32-bit numbers, two 16-bit ones,
+/// four padding bytes.
 #[test]
 fn what_the_kernel_programs_read_has_their_size() {
     let layout = Layout::read(&Bytes::default(), &symbols_with(None), 0, Some(9)).expect("3.9");

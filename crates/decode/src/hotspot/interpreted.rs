@@ -12,8 +12,8 @@ const CODE_BYTES_MAX: u32 = 16 << 20;
 const HEAPS_MAX: usize = 4;
 
 impl Layout {
-    /// How frames of the interpreter are known and read, and those of compiled code (`struct hotspot`); none before there is an
-    /// interpreter.
+    /// How to detect and read frames of the interpreter and of compiled code (`struct hotspot`). `None`
+    /// before the interpreter is initialized.
     pub(super) fn frames(&self, memory: &dyn Memory) -> Option<KernelLayout> {
         let told = self.interpreter.as_ref()?;
         let queue = pointer(memory, told.queue).filter(|queue| *queue != 0)?;
@@ -30,7 +30,7 @@ impl Layout {
         Some(KernelLayout::Frames(bytes))
     }
 
-    /// Heaps of code, and how a block tells of its frames; no heaps where that is not known.
+    /// Code heaps, and where a code block stores its frame size. No heaps if that is unknown.
     fn add_code(&self, memory: &dyn Memory, bytes: &mut Vec<u8>) -> Option<()> {
         let told = self.frames.as_ref();
         let mut heaps = told.and_then(|_| self.heaps(memory)).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Where a virtual machine's structures hold what, as it tells itself.
+//! Offsets in the structures of a Java virtual machine, as published by the machine.
 
 use std::collections::HashMap;
 
@@ -29,7 +29,7 @@ pub struct Layout {
     pub(super) heap_segment_shift: u64,
     pub(super) space_low: u64,
     pub(super) space_high: u64,
-    /// Where what is reserved ends: code may come to be up to there.
+    /// End of the reserved space. Code may be generated up to there.
     pub(super) space_end: u64,
     pub(super) block_length: u64,
     pub(super) block_length_bytes: u64,
@@ -45,7 +45,7 @@ pub struct Layout {
     pub(super) class_name: u64,
     pub(super) symbol_length: u64,
     pub(super) symbol_body: u64,
-    /// What tells of lines may be missing.
+    /// The fields for line numbers may be missing.
     pub(super) pool_source_file: Option<u64>,
     pub(super) constant_flags: Option<u64>,
     pub(super) constant_code_bytes: Option<u64>,
@@ -56,7 +56,7 @@ pub struct Layout {
     pub(super) frames: Option<Frames>,
 }
 
-/// Where a block of code says how large its frames are.
+/// Where a code block stores the size of its frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Frames {
     pub(super) size: u64,
@@ -66,7 +66,7 @@ pub(super) struct Frames {
     pub(super) begin_bytes: u16,
 }
 
-/// Where the interpreter's own code is told.
+/// Where the machine publishes the interpreter's own code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct InterpreterCode {
     /// Address of `AbstractInterpreter::_code`.
@@ -75,7 +75,7 @@ pub(super) struct InterpreterCode {
     pub(super) queue_bytes: u64,
 }
 
-/// Addresses of the variables by which `libjvm.so` tells, in the file's own terms, by name; none of another file.
+/// Addresses in the file of the `gHotSpotVM…` variables of `libjvm.so`, by name. `None` for any other file.
 pub fn symbols(library: &[u8]) -> Option<HashMap<String, u64>> {
     let file = ElfFile64::<Endianness>::parse(library).ok()?;
     let told = file.dynamic_symbols().chain(file.symbols()).filter_map(|symbol| {
@@ -95,16 +95,17 @@ pub fn loaded(library: &[u8], (start, file_offset): (u64, u64)) -> Option<u64> {
 
 /// A field of a structure.
 struct Field {
-    /// Its type, as the source has it.
+    /// Type name, as in the source.
     kind: String,
-    /// Its distance from the structure's begin.
+    /// Offset in the structure.
     offset: u64,
     /// Where it lies, if it is static.
     address: u64,
 }
 
 impl Layout {
-    /// As the machine tells; `symbols` are those of its library, which was loaded so much above its own addresses.
+    /// Layout as published by the machine. `symbols` are those of its library, and `loaded` is the library's
+    /// load bias.
     pub fn read(memory: &dyn Memory, symbols: &HashMap<String, u64>, loaded: u64) -> Option<Layout> {
         let told = Told { memory, symbols, loaded };
         let fields = told.fields()?;
@@ -165,7 +166,7 @@ impl Layout {
     }
 }
 
-/// Where blocks of this version tell what was compiled into a method.
+/// Where blocks of this version store the calls inlined into a method.
 fn scopes(offset: &dyn Fn(&str, &str) -> Option<u64>, place_bytes: Option<u64>) -> Option<Scopes> {
     let within = || {
         Some(Parts::Within {

@@ -16,7 +16,7 @@ const LONG_PAIR: u8 = 0xff;
 /// Numbers as the machine packs them (`UNSIGNED5`): a byte holds six bits where others follow.
 pub(super) struct Packed<'a> {
     pub(super) bytes: &'a [u8],
-    /// 1 where no byte is 0, from version 20 on; else 0.
+    /// 1 from version 20 on, where no encoded byte is 0. Otherwise 0.
     pub(super) excluded: u8,
 }
 
@@ -61,7 +61,7 @@ pub(super) fn readable(memory: &dyn Memory, address: u64, most: usize) -> Vec<u8
 }
 
 impl Layout {
-    /// What `from` has at an offset leads to.
+    /// The pointer at `from` + `offset`, if not null.
     fn follow(&self, memory: &dyn Memory, from: u64, offset: u64) -> Option<u64> {
         pointer(memory, from.checked_add(offset)?).filter(|to| *to != 0)
     }
@@ -81,7 +81,7 @@ impl Layout {
         let name = self.symbol(memory, entry(number(constant.checked_add(self.constant_name_index)?)?)?)?;
         let class = self.follow(memory, self.follow(memory, pool, self.pool_holder)?, self.class_name)?;
         let class = self.symbol(memory, class)?;
-        // What tells apart classes that were made while it ran is another address each time.
+        // Removes the address in the name of a hidden class, because it differs in each run.
         let class = class.split_once("+0x").map_or(class.as_str(), |(class, _)| class);
         let function = format!("{}.{name}", class.replace('/', "."));
         let file = || {

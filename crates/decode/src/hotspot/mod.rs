@@ -1,11 +1,13 @@
-//! Names of the code that HotSpot made, read from the memory of a living virtual machine, which need not be asked for them.
+//! Names of HotSpot's generated code, read from the memory of a running Java virtual machine without its
+//! cooperation.
 //!
-//! Where its structures hold what is told by tables in the library itself, for debuggers: `gHotSpotVMStructs` and `gHotSpotVMTypes`
-//! (`src/hotspot/share/runtime/vmStructs.cpp`; the serviceability agent reads the same). Code lies in the heaps of the code cache:
-//! a map of segments leads from an address to the block that holds it (`memory/heap.cpp`), and a compiled method's block to its method,
-//! that to its names (`code/nmethod.hpp`, `oops/method.hpp`, `oops/constantPool.hpp`). Tried with versions 17 and 25.
+//! The library publishes the offsets in its structures for debuggers: `gHotSpotVMStructs` and
+//! `gHotSpotVMTypes` (`src/hotspot/share/runtime/vmStructs.cpp`, also read by the serviceability agent). Code
+//! lies in the heaps of the code cache. A segment map leads from an address to its code block
+//! (`memory/heap.cpp`). A compiled method's block leads to its method and names (`code/nmethod.hpp`,
+//! `oops/method.hpp`, `oops/constantPool.hpp`). Tested with versions 17 and 25.
 //!
-//! The machine goes on meanwhile, so that anything may be read: what makes no sense is left out.
+//! The machine keeps running, so any value may be read. Implausible values are dropped.
 
 mod frames_x86_64;
 mod interpreted;
@@ -25,9 +27,9 @@ use crate::symbols::Call;
 pub use layout::{Layout, loaded, symbols};
 pub use saved::SavedMemory;
 
-/// Heaps of code; there are three at the most.
+/// Maximum number of code heaps. There are at most three.
 const HEAPS_MAX: u32 = 16;
-/// So many steps lead to the begin of the largest block: one passes 254 segments.
+/// Maximum steps to the start of the largest block. One step passes 254 segments.
 const STEPS_MAX: usize = 1 << 12;
 /// A segment that holds no block.
 const FREE: u8 = 0xff;
@@ -61,8 +63,9 @@ struct Heap {
 }
 
 impl Names for Layout {
-    /// What is at an address, if the machine has a name for it. Of calls that were compiled into the method the machine knows where it could
-    /// be stopped: what is told is true there, and elsewhere of the next such place behind.
+    /// The code at an address, if the machine has a name for it. The machine knows the inlined calls only at
+    /// places where the method can be stopped. At other addresses, the calls of the next such place are
+    /// returned.
     fn code_at(&self, memory: &dyn Memory, address: u64) -> Option<NamedCode> {
         if let Some(place) = Interpreted::of(address) {
             return self.interpreted(memory, place);
@@ -93,7 +96,7 @@ impl Names for Layout {
     }
 }
 
-/// What is read while it changes may be anything.
+/// Memory that changes while it is read may give any text.
 fn is_name(call: &Call) -> bool {
     !call.function.is_empty() && !call.function.chars().any(char::is_control)
 }

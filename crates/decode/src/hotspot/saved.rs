@@ -1,4 +1,5 @@
-//! Memory of a virtual machine that was saved: what is read to name one place of its code (`fixtures/runtimes/*.pages.gz`).
+//! Saved memory of a virtual machine: the pages read to name one code address
+//! (`fixtures/runtimes/*.pages.gz`).
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -22,8 +23,8 @@ const SYMBOLS: [&str; 12] = [
     "TypeEntrySizeOffset",
 ];
 
-/// What was saved: addresses of the variables, how far above its own addresses the library was loaded, the address that is asked, then
-/// pages with their addresses; all numbers are little-endian words.
+/// Saved memory. The file holds the addresses of the variables, the library's load bias, the address to name,
+/// and pages with their addresses. All numbers are little-endian 64-bit words.
 pub struct SavedMemory {
     symbols: HashMap<String, u64>,
     loaded: u64,
@@ -32,7 +33,7 @@ pub struct SavedMemory {
 }
 
 impl SavedMemory {
-    /// None if the head is cut short; a page that is, is left out.
+    /// `None` if the head is truncated. A truncated page is skipped.
     pub fn parse(bytes: &[u8]) -> Option<SavedMemory> {
         let (head, pages) = bytes.split_at_checked((SYMBOLS.len() + 2) * 8)?;
         let mut words = head.as_chunks::<8>().0.iter().copied().map(u64::from_le_bytes);
@@ -47,7 +48,7 @@ impl SavedMemory {
         Some(SavedMemory { symbols, loaded, asked, pages })
     }
 
-    /// What is at the address that is asked.
+    /// The code at the address to name.
     pub fn name(&self) -> Option<NamedCode> {
         Layout::read(self, &self.symbols, self.loaded)?.code_at(self, self.asked)
     }

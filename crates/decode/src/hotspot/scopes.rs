@@ -1,11 +1,11 @@
-//! What was compiled into a method: for each place where it could be stopped, the calls there (`code/debugInfoRec.cpp`).
+//! Calls inlined into a method, for each place where the method can be stopped (`code/debugInfoRec.cpp`).
 
 use super::Layout;
 use super::methods::{Packed, readable};
 use crate::process_memory::{Memory, int, pointer};
 use crate::symbols::Call;
 
-/// Calls at one place, and bytes that tell one.
+/// Maximum number of calls at one place, and maximum bytes that encode one call.
 const CALLS_MAX: usize = 64;
 const CALL_BYTES: usize = 15;
 /// Larger tables are none (bytes).
@@ -13,7 +13,7 @@ const PLACES_BYTES_MAX: u64 = 1 << 24;
 /// Index of byte code in front of the first: the method was just entered (`InvocationEntryBci`).
 const ENTRY: u32 = 1;
 
-/// Offsets of what tells of it, in a method's block.
+/// Offsets of the inlining data in a method's block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Scopes {
     pub(super) place_bytes: u64,
@@ -27,7 +27,7 @@ pub(super) struct Scopes {
 pub(super) enum Parts {
     /// All in the block: up to version 22.
     Within { code: u64, places: u64, places_end: u64, calls: u64, metadata: u64 },
-    /// Beside it: what changes and what does not (version 25).
+    /// Outside the block, in mutable and immutable data (version 25).
     Beside { code: u64, fixed: u64, places: u64, calls: u64, changing: u64, relocation_bytes: u64 },
 }
 
@@ -97,7 +97,7 @@ impl Layout {
     }
 }
 
-/// Where the calls are told of the first place at or behind `pc` (`PcDescContainer::find_pc_desc_internal`).
+/// Offset of the calls of the first place at or after `pc` (`PcDescContainer::find_pc_desc_internal`).
 fn calls_at(memory: &dyn Memory, scopes: &Scopes, told: &Told, pc: i64) -> Option<u32> {
     let bytes = told.places_end.checked_sub(told.places).filter(|bytes| *bytes <= PLACES_BYTES_MAX)?;
     let count = bytes.checked_div(scopes.place_bytes)?;
@@ -113,6 +113,6 @@ fn calls_at(memory: &dyn Memory, scopes: &Scopes, told: &Told, pc: i64) -> Optio
             false => high = middle,
         }
     }
-    // The last of all is behind everything, and tells of nothing.
+    // The last entry is behind all code and has no calls.
     (low + 1 < count).then(|| of(low, scopes.place_calls))?
 }

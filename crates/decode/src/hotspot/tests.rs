@@ -1,4 +1,4 @@
-//! A virtual machine's memory that is made up: two heaps of code with a method, a stub, and what is free.
+//! A synthetic virtual machine: two code heaps with a method, a stub, and free segments.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ const CODE: u64 = 0x20_0000;
 /// The interpreter's code.
 const INTERPRETER: u64 = CODE + 400 * 128;
 
-/// Memory from `BASE` on, and code that nobody reads.
+/// Memory from `BASE` on. Code bytes are left out.
 #[derive(Clone, Default)]
 struct Made(Vec<u8>);
 
@@ -26,7 +26,7 @@ impl Memory for Made {
 }
 
 impl Made {
-    /// Puts bytes behind all others; gives their address.
+    /// Appends bytes. Returns their address.
     fn put(&mut self, bytes: &[u8]) -> u64 {
         let at = self.0.len().next_multiple_of(8);
         self.0.resize(at, 0);
@@ -134,17 +134,18 @@ fn tables(made: &mut Made, heaps: u64) -> HashMap<String, u64> {
 fn method(made: &mut Made, (class, name): (u64, &str)) -> u64 {
     let (name, file) = (made.symbol(name), made.symbol("Orders.java"));
     let pool = made.words(&[0, class, 2, 0, name, file]);
-    // Index of the name, flags, bytes of code; the code; the lines.
+    // Name index, flags and byte code length. Then the byte code, then the line table.
     let constant =
         made.words(&[0, pool, 1 | 1 << 16 | 4 << 32, u64::from_le_bytes([9, 9, 9, 9, 5, 2 << 3 | 1, 0, 0])]);
     made.words(&[0, constant])
 }
 
-/// What was compiled into `outer`: `inner` up to byte 20 of the code, nothing from there to byte 40.
+/// Inlining data of `outer`: `inner` up to byte 20 of the code, no call from there to byte 40.
 fn scopes(made: &mut Made, [outer, inner]: [u64; 2]) -> [u64; 2] {
     let place = |pc: i32, calls: u32| u64::from(pc as u32) | u64::from(calls) << 32;
     let places = [place(-1, 0), 0, place(20, 5), 0, place(40, 1), 0, place(i32::MAX, 0), 0];
-    // Of each call: who called, the method's number, the index and 1; all and 1.
+    // Per call: offset of the caller, the method's number, and the byte code index plus 1. All are stored
+    // plus 1.
     let calls = [0, 1, 2, 2, 0, 2, 3, 4];
     let fixed = made.words(&[&[0, 0][..], &places, &[u64::from_le_bytes(calls)]].concat());
     [fixed, made.words(&[0, outer, inner])]
@@ -223,7 +224,8 @@ fn a_method_that_is_interpreted_has_its_name_and_line() {
     let heap = layout.heaps(&made).unwrap().pop().unwrap();
     let interpreter =
         [INTERPRETER, 4096, u64::from_le_bytes([232, 255, 255, 255, 192, 255, 255, 255]), 8 | 24 << 32];
-    // One heap of segments of 2^7 bytes; a block's head has 8; sizes are told at 56, and of two bytes at 60, the code at 24 by an int.
+    // One heap with segments of 2^7 bytes. A block header has 8 bytes. The frame size is at 56, a two-byte
+    // field at 60, and the code offset at 24 as an int.
     let heaps = [&[CODE, CODE + 500 * 128, heap.segments][..], &[0; 9]].concat();
     let blocks = [1 | 7 << 32, 8 | 56 << 32, 60 | 24 << 32, 2 | 4 << 16];
     assert_eq!(bytes, bytes_of(&[&interpreter[..], &heaps, &blocks].concat()));
@@ -246,7 +248,7 @@ fn a_method_that_is_interpreted_has_its_name_and_line() {
         [Some(0), Some(2), None].map(|units| told(place(units))),
         [5, 6, 0].map(|line| Some(call(line)))
     );
-    // Another one was there, or what stands there is no method.
+    // The identity of another method, or an address without a method.
     assert_eq!(told(Interpreted { identity: identity ^ 1, ..place(None) }), None);
     assert_eq!(told(Interpreted { code: code + 8, ..place(None) }), None);
     let behind = Standing::Behind { begins: false };

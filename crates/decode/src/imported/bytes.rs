@@ -1,4 +1,4 @@
-//! A cursor over foreign bytes, little-endian: what is not there is `None`.
+//! A cursor over little-endian bytes of an imported file. Reading past the end returns `None`.
 
 /// The bytes that are left.
 #[derive(Clone, Copy, Debug)]

@@ -1,12 +1,12 @@
-//! CPU samples of files that say how often a stack was seen, but not when: they are laid one behind the other, so that shares
-//! are right and the order is made up.
+//! CPU samples of files that hold how often each stack was seen, but not when. Samples are laid out one after
+//! the other, so shares are correct, but their order is arbitrary.
 
 use holdup_events::event::{RawStack, Sample, Snapshot, SnapshotState};
 use holdup_events::{CpuId, Event, Timestamp};
 
 use super::LaneThread;
 
-/// Tells them, of one thread that runs all the time.
+/// Emits the samples, of one thread that runs all the time.
 pub(crate) struct Laid<'a> {
     thread: LaneThread,
     period_ns: u64,
@@ -16,7 +16,7 @@ pub(crate) struct Laid<'a> {
 }
 
 impl<'a> Laid<'a> {
-    /// Of a thread of this name; each sample stands for `period_ns`.
+    /// Starts with a thread of this name. Each sample represents `period_ns`.
     pub fn new(name: &str, period_ns: u64, sink: &'a mut dyn FnMut(Event)) -> Laid<'a> {
         let thread = LaneThread { tid: 1, pid: 1, name: name.to_owned() };
         let mut laid = Laid { thread, period_ns, told: 0, stacks: 0, sink };
@@ -24,7 +24,7 @@ impl<'a> Laid<'a> {
         laid
     }
 
-    /// The next `samples` are of this stack; its number is given here.
+    /// Appends `samples` samples with this stack. Assigns the stack's id.
     pub fn add(&mut self, mut stack: RawStack, samples: u64) {
         let in_kernel = stack.kernel_frames > 0;
         self.stacks += 1;
@@ -57,7 +57,7 @@ impl<'a> Laid<'a> {
         self.told.saturating_mul(self.period_ns)
     }
 
-    /// It has run up to here.
+    /// Emits a snapshot with the CPU time so far.
     fn look(&mut self) {
         let now = self.now();
         (self.sink)(Event::Snapshot(Snapshot {

@@ -1,4 +1,4 @@
-//! Threads of files that say nothing of a scheduler: each lane of a runtime is one, of whose states nothing is known.
+//! Threads of files without scheduler data: each lane of a runtime is a thread with unknown states.
 
 use holdup_events::event::{Lifecycle, LifecycleChange, Snapshot, SnapshotState};
 use holdup_events::{Event, Timestamp};
@@ -12,7 +12,7 @@ pub(crate) struct LaneThread {
 }
 
 impl LaneThread {
-    /// It is there from `at` on; it was born then, if that is after the start of the file.
+    /// Emits the thread's start. It is a fork if `at` is after the start of the file.
     pub fn begin(&self, at: Timestamp, start: Timestamp, sink: &mut dyn FnMut(Event)) {
         if at > start {
             sink(Event::Lifecycle(Lifecycle {
@@ -27,7 +27,7 @@ impl LaneThread {
         self.look(at, SnapshotState::Untracked, sink);
     }
 
-    /// What is seen of it.
+    /// Emits a snapshot of the thread.
     pub fn look(&self, at: Timestamp, state: SnapshotState, sink: &mut dyn FnMut(Event)) {
         sink(Event::Snapshot(Snapshot {
             at,

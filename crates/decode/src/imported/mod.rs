@@ -1,8 +1,8 @@
-//! What readers of foreign recordings have in common: from neutral [`Record`]s to events.
+//! Common code of the importers: from neutral [`Record`]s to events.
 //!
-//! Two courses. If the file has context switches, states are exact, only the reasons of waits are not known. If it has
-//! samples alone, a thread ran for one sample period before each of its samples, and what it did
-//! else is unknown: told as snapshots, as if by polling.
+//! There are two cases. If the file has context switches, states are exact, and only the reasons of waits are
+//! unknown. If it has only samples, a thread is assumed to run for one sample period before each sample. Its
+//! other states are unknown. Such files are emitted as snapshots, as if by polling.
 
 mod bytes;
 mod laid;
@@ -29,7 +29,7 @@ pub(crate) use survey::{cpu, unknown_wait};
 /// A span of more than 30 days is a broken clock, not a recording (ns).
 const SPAN_MAX_NS: u64 = 30 * 24 * 3_600 * 1_000_000_000;
 
-/// Sources of losses, and of what was in the file.
+/// Names of sources, for losses and for the manifest.
 pub(crate) const SAMPLES: &str = "perf-samples";
 pub(crate) const SWITCHES: &str = "perf-sched";
 
@@ -39,39 +39,39 @@ pub(crate) const MISSING_SWITCH: &str = "missing-switches";
 /// Reason of a loss: the kernel held samples back.
 pub(crate) const THROTTLED: &str = "throttled";
 
-/// What a reader knows of a recording besides its events.
+/// An importer's knowledge of a recording, besides its events.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
-    /// The machine, as far as the file tells.
+    /// The host, as far as the file describes it.
     pub host: Host,
     /// The command line that made the recording, or empty.
     pub command: Vec<String>,
     /// First and last moment.
     pub span: (Timestamp, Timestamp),
-    /// Which rung of ours gives as much.
+    /// The backend that records as much.
     pub rung: Rung,
-    /// What the file cannot tell: sentences without the last full stop.
+    /// Limits of the file: sentences without the last full stop.
     pub limits: String,
-    /// Thread time that a sample stands for (ns); 0 if there are none or they do not stand for time.
+    /// Thread time that a sample represents (ns). 0 if there are no samples or they do not represent time.
     pub sample_period_ns: u64,
-    /// What was in the file.
+    /// Sources in the file.
     pub sources: Vec<SourceState>,
-    /// Of files that carry names: the addresses of stacks are indices into this.
+    /// For files with names: addresses in stacks are indices into this.
     pub names: Option<Names>,
     /// The kernel, to know whether it is this machine's.
     pub kernel: Kernel,
 }
 
-/// What tells one booted kernel from another.
+/// Identity of a booted kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Kernel {
-    /// Address of the symbol `_text` (or `_stext`) in it; 0 if not known.
+    /// Address of its symbol `_text` (or `_stext`), 0 if unknown.
     pub text_address: u64,
-    /// Its build id; empty if not known.
+    /// Build id of the kernel, empty if unknown.
     pub build_id: Vec<u8>,
 }
 
-/// One thing that a foreign recording says.
+/// A record of an imported file.
 #[derive(Clone, Debug)]
 pub(crate) enum Record {
     /// A thread has this name from now on.
@@ -95,9 +95,9 @@ pub(crate) enum Record {
 /// See [`Record::Sample`].
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sampled {
-    /// Its stack id is not used: the stack is given here.
+    /// The sample. Its stack id is unused, because the stack is given here.
     pub sample: Sample,
-    /// Its name, if the record tells.
+    /// Thread name, if the record has it.
     pub name: String,
     /// Leaf first.
     pub addresses: Vec<u64>,
@@ -105,7 +105,7 @@ pub(crate) struct Sampled {
     pub kernel_frames: u16,
     /// To be walked later: then the user's addresses are missing.
     pub raw: Option<Box<RawMemory>>,
-    /// CPU time that the sample stands for; 0 if it does not tell (ns).
+    /// CPU time that the sample represents (ns), 0 if unknown.
     pub period_ns: u64,
 }
 
@@ -138,47 +138,47 @@ impl Record {
     }
 }
 
-/// Records that can be gone through more than once, in the order of time.
+/// Records in time order, which can be iterated more than once.
 pub(crate) trait Records {
     /// Passes each on.
     fn each(&self, sink: &mut dyn FnMut(Record)) -> Result<(), ReadError>;
 
-    /// Nothing is told of a thread after its exit: it ends there. Else at its last switch.
+    /// Whether a thread ends at its exit record. Otherwise it ends at its last switch.
     fn exits_are_final(&self) -> bool;
 }
 
-/// What [`retell`] found out.
+/// Result of [`retell`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Told {
     /// First and last moment.
     pub span: (Timestamp, Timestamp),
     /// There are context switches.
     pub switched: bool,
-    /// Samples told.
+    /// Number of samples.
     pub samples: u64,
-    /// Context switches told.
+    /// Number of context switches.
     pub switches: u64,
     /// Context switches that the others show to be missing.
     pub missing_switches: u64,
-    /// Wakeups told.
+    /// Number of wakeups.
     pub wakeups: u64,
-    /// Events that the file says were lost, but for samples that were held back.
+    /// Number of events that the file reports as lost, without throttled samples.
     pub lost: u64,
     /// Samples that the kernel held back: each row of a loss is one.
     pub held_back: u64,
-    /// Thread time that a sample stands for (ns): the mean.
+    /// Mean thread time per sample (ns).
     pub sample_period_ns: u64,
-    /// Not all samples stand for the same time.
+    /// Samples represent different periods.
     pub periods_vary: bool,
 }
 
 impl Told {
-    /// Samples that stand for no time.
+    /// Whether there are samples that represent no time.
     pub fn is_untimed(&self) -> bool {
         self.samples > 0 && self.sample_period_ns == 0
     }
 
-    /// What `format` cannot tell, as a sentence without the last full stop.
+    /// Limits of `format`, as a sentence without the last full stop.
     pub fn limits(&self, format: &str) -> String {
         let wakes = if self.wakeups > 0 { "" } else { ", nor who wakes them" };
         match (self.switched, self.missing_switches, self.is_untimed()) {
@@ -200,13 +200,13 @@ impl Told {
         }
     }
 
-    /// Events lost of samples and of switches. Where there are switches, what is lost may be one.
+    /// Lost samples and lost switches. If there are switches, any lost event may be one.
     pub fn losses(&self) -> (u64, u64) {
         let both = self.lost.saturating_add(self.held_back);
         if self.switched { (self.held_back, self.lost) } else { (both, 0) }
     }
 
-    /// What the switches lack, in words; `none` if there are none.
+    /// Description of missing switches. `none` if the file has no switches.
     pub fn switches_missing(&self, none: &str) -> String {
         match (self.switched, self.missing_switches) {
             (false, _) => none.to_owned(),
@@ -218,7 +218,7 @@ impl Told {
     }
 }
 
-/// Tells the records as events.
+/// Emits the records as events.
 pub(crate) fn retell(
     records: &dyn Records,
     wanted: &Wanted,
@@ -252,7 +252,7 @@ struct StackIds {
 const STACKS_MAX: u64 = 1 << 21;
 
 impl StackIds {
-    /// Tells a sample with its stack.
+    /// Emits a sample with its stack.
     fn tell(&mut self, sampled: Sampled, sink: &mut dyn FnMut(Event)) {
         let Sampled { mut sample, addresses, kernel_frames, raw, .. } = sampled;
         if addresses.is_empty() && raw.is_none() {

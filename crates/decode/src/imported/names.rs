@@ -1,4 +1,4 @@
-//! Stacks of files that carry names in place of addresses.
+//! Stacks of files with names instead of addresses.
 
 use std::collections::HashMap;
 
@@ -14,18 +14,18 @@ pub(crate) const TEXT_MAX: usize = 1 << 12;
 /// Distinct frames take no more (bytes): later ones share one without a name.
 const FRAMES_BYTES_MAX: usize = 1 << 30;
 
-/// A text, or the beginning of it that has so many bytes at the most.
+/// A text, truncated to at most `bytes_max` bytes.
 pub(crate) fn cut(text: &str, bytes_max: usize) -> &str {
     let end = (0..=bytes_max.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
     text.get(..end).unwrap_or("")
 }
 
-/// Distinct frames; what readers give as the "address" of a frame is its place here.
+/// Distinct frames. An importer uses a frame's index here as its "address".
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     frames: Frames,
     places: HashMap<Frame, u64>,
-    /// What they take: see [`FRAMES_BYTES_MAX`].
+    /// Size of the frames, see [`FRAMES_BYTES_MAX`].
     bytes: usize,
 }
 

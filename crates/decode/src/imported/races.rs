@@ -10,11 +10,11 @@ use holdup_events::{CpuId, Event, Timestamp};
 use super::{Facts, Names};
 use crate::readers::ReadError;
 
-/// What a line of a report says.
+/// Content of a report line.
 pub(crate) enum Line<'a> {
     /// Another race.
     Begin,
-    /// One of its two accesses: what it did, and which thread.
+    /// One of the race's two accesses: its kind, and its thread.
     Access { what: String, thread: String, address: u64 },
     /// A function of the last access's stack, leaf first.
     Frame(String),
@@ -46,11 +46,11 @@ struct Access {
 struct Race {
     accesses: Vec<Access>,
     location: String,
-    /// What follows belongs to the last access.
+    /// The next lines belong to the last access.
     open: bool,
 }
 
-/// Tells the races of a report, whose lines `say` understands.
+/// Emits the races of a report. `say` parses its lines.
 pub(crate) fn tell<'a>(
     tool: &str,
     lines: impl Iterator<Item = &'a str>,

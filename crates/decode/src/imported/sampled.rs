@@ -1,5 +1,5 @@
-//! Files with samples alone: a thread ran for one period before each of its samples; what it did else
-//! is unknown. Told as snapshots, of which the thread's CPU time makes running slices.
+//! Files with only samples: a thread is assumed to run for one period before each sample. Its other states
+//! are unknown. Emits snapshots whose CPU time yields running slices.
 
 use std::collections::HashMap;
 
@@ -11,11 +11,11 @@ use super::{Record, Records, SAMPLES, Sampled, StackIds};
 use crate::readers::ReadError;
 use crate::reorder::Reorder;
 
-/// Samples come early or late, and others may have had the CPU meanwhile: what a thread's samples stand for beyond what there
-/// was room for is owed to it, up to so many periods, and told where there is room before a later one.
+/// Samples come early or late, and other threads may have used the CPU in between. Time of a thread's samples
+/// that did not fit is carried over to its later samples. The maximum is this number of periods.
 const OWED_MAX: u64 = 8;
 
-/// Tells the records in the order of time: a run begins before its sample.
+/// Emits the records in time order. A run begins before its sample.
 pub(super) fn tell(
     records: &dyn Records,
     survey: &Survey,
@@ -51,7 +51,7 @@ struct Life {
     ran_ns: u64,
     /// See [`OWED_MAX`].
     owed_ns: u64,
-    /// Told up to here.
+    /// End of the emitted part.
     until: Timestamp,
 }
 
@@ -60,7 +60,7 @@ struct Teller<'a> {
     stacks: StackIds,
     names: HashMap<u32, String>,
     lives: HashMap<u32, Life>,
-    /// Up to when somebody is known to have run on a CPU.
+    /// End of the last known run of any thread, by CPU.
     ran_until: HashMap<CpuId, Timestamp>,
 }
 
@@ -151,7 +151,7 @@ impl Teller<'_> {
         self.look(at, tid, SnapshotState::Running(cpu), sink);
     }
 
-    /// Tells a thread's CPU time up to `at`.
+    /// Emits a thread's CPU time up to `at`.
     fn look(&mut self, at: Timestamp, tid: u32, state: SnapshotState, sink: &mut dyn FnMut(Event)) {
         let Some(life) = self.lives.get_mut(&tid) else { return };
         life.until = at;

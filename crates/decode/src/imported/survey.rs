@@ -1,4 +1,4 @@
-//! The first look at a file: who takes part, whose threads are the kernel's, when it begins and ends.
+//! First pass over a file: participating threads, kernel threads, start and end.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -14,19 +14,19 @@ const KTHREADD: u32 = 2;
 /// A thread as the survey knows it.
 #[derive(Clone, Debug)]
 pub(super) struct Person {
-    /// Its process; 0 if not known.
+    /// Process id (tgid), 0 if unknown.
     pub tgid: u32,
-    /// Its first name.
+    /// First name of the thread.
     pub name: String,
-    /// It was not born in the recording.
+    /// The thread existed before the recording.
     pub began_before: bool,
-    /// What it did when the recording began, told from the first that is seen of it.
+    /// State at the start of the recording, derived from the thread's first record.
     pub at_start: SnapshotState,
-    /// It is seen to do something.
+    /// The thread has records of activity.
     takes_part: bool,
 }
 
-/// Who and when.
+/// Threads and time span of a file.
 #[derive(Default)]
 pub(super) struct Survey {
     pub told: Told,
@@ -44,7 +44,7 @@ impl Survey {
         let mut span: Option<(u64, u64)> = None;
         let mut chosen = BTreeSet::new();
         records.each(&mut |record| {
-            // What was there before the recording is told with the time 0; mappings may be older, too.
+            // Records of the state before the recording have time 0. Mappings may also be older.
             let at = record.at();
             if at > 0 && matches!(record, Record::Sample(_) | Record::Switch(_) | Record::Waking(..)) {
                 let (start, end) = span.unwrap_or((at, at));
@@ -62,7 +62,7 @@ impl Survey {
         survey.told.span = (Timestamp(start), Timestamp(end));
         let mean = survey.period_sum_ns / u128::from(survey.told.samples.max(1));
         survey.told.sample_period_ns = u64::try_from(mean).unwrap_or(0);
-        // The first sample tells of a time that began before it.
+        // The time that the first sample represents began before it.
         if !survey.told.switched {
             survey.told.span.0 = survey.told.span.0 - holdup_events::Duration(survey.told.sample_period_ns);
         }
@@ -84,12 +84,12 @@ impl Survey {
         self.people.get(&tid).is_some_and(|person| person.takes_part)
     }
 
-    /// The longest time that a sample stands for (ns).
+    /// Longest period of a sample (ns).
     pub fn period_max_ns(&self) -> u64 {
         self.period_max_ns
     }
 
-    /// Its process; its own number if that was never told.
+    /// Process of a thread. The thread's own id if its process is unknown.
     pub fn tgid(&self, tid: u32, told: u32) -> u32 {
         match self.people.get(&tid) {
             _ if told != 0 || tid == 0 => told,
@@ -98,7 +98,7 @@ impl Survey {
         }
     }
 
-    /// Whether a thread belongs to the program that is looked at.
+    /// Whether a thread belongs to the analysed program.
     pub fn is_target(&self, tid: u32, tgid: u32) -> bool {
         if tid == 0 || tid == KTHREADD || self.parents.get(&tid) == Some(&KTHREADD) {
             return false;
@@ -222,7 +222,7 @@ pub(crate) fn unknown_wait(state: u32) -> Box<RawWait> {
     Box::new(RawWait { state, syscall: i32::MIN, ..RawWait::default() })
 }
 
-/// A CPU number of a file; absurd ones are none.
+/// A CPU number of a file. Implausible numbers give [`CpuId::NONE`].
 pub(crate) fn cpu(number: u32) -> CpuId {
     match u16::try_from(number) {
         Ok(number) if number < 8192 => CpuId(number),

@@ -11,7 +11,8 @@ use super::survey::{Person, Survey};
 use super::{MISSING_SWITCH, Record, Records, SAMPLES, SWITCHES, StackIds, Switched, THROTTLED};
 use crate::readers::ReadError;
 
-/// Tells the records; first, what each thread did when the recording began. Returns how many switches are missing.
+/// Emits the records, beginning with the initial state of each thread. Returns the number of missing
+/// switches.
 pub(super) fn tell(
     records: &dyn Records,
     survey: &Survey,
@@ -87,7 +88,7 @@ impl Teller<'_> {
                 sink(self.lifecycle(at, change, (tid, tgid), name));
             }
             Record::Fork { at, tid, tgid, parent_tid, .. } if at > 0 && self.survey.takes_part(tid) => {
-                // A name that was told before is of an earlier bearer of the number.
+                // An earlier name belongs to a previous thread with the same tid.
                 let name = self.names.get(&parent_tid).cloned().unwrap_or_default();
                 self.names.insert(tid, name.clone());
                 self.gone.remove(&tid);
@@ -128,7 +129,7 @@ impl Teller<'_> {
     fn lifecycle(&self, at: u64, change: LifecycleChange, (tid, tgid): (u32, u32), name: String) -> Event {
         let tgid = self.survey.tgid(tid, tgid);
         let target = self.survey.is_target(tid, tgid);
-        // What came before the first switch is told as of the beginning.
+        // Records before the first switch are moved to the start.
         let at = Timestamp(at).max(self.start);
         Event::Lifecycle(Lifecycle { at, change, tid, tgid, name, target })
     }
@@ -149,8 +150,9 @@ impl Teller<'_> {
         sink(Event::Switch(Switch { at, cpu, prev_tid, next_tid, prev_tgid, outcome, ..Switch::default() }));
     }
 
-    /// Counts a switch as missing if it leaves a CPU to another thread than had it: `perf` for one process records only switches away
-    /// from its threads, and some versions record only those to idle.
+    /// Counts a switch as missing if a thread leaves a CPU on which another thread ran. `perf` for one
+    /// process records only switches away from its threads. Some of its versions record only switches to
+    /// idle.
     fn note_missing(&mut self, switched: &Switched, sink: &mut dyn FnMut(Event)) {
         let Switched { at, cpu, prev_tid, next_tid, .. } = *switched;
         if cpu == CpuId::NONE {
@@ -160,7 +162,8 @@ impl Teller<'_> {
         if next_tid != TID_UNKNOWN {
             self.on_cpu.insert(cpu, (next_tid, at));
         }
-        // Context-switch records tell one side each: the CPU goes to a thread, though another one was not seen to leave it.
+        // Context-switch records describe one side each: a thread gets the CPU, but the previous thread's
+        // departure is missing.
         let is_other = |running: u32| running != if prev_tid == TID_UNKNOWN { next_tid } else { prev_tid };
         if let Some((_, since)) = before.filter(|(running, _)| is_other(*running)) {
             self.missing += 1;
@@ -170,7 +173,7 @@ impl Teller<'_> {
         }
     }
 
-    /// A thread's last switch, if nothing tells it but the exit.
+    /// A thread's last switch, if the file has only its exit.
     fn end(&mut self, at: u64, tid: u32, tgid: u32) -> Event {
         Event::Switch(Switch {
             at: Timestamp(at).max(self.start),
@@ -187,7 +190,7 @@ impl Teller<'_> {
         let end = Timestamp(at).max(self.start);
         let last = self.last_on.get(&cpu).map_or(self.start, |last| Timestamp(*last).max(self.start));
         let start = last.min(end);
-        // Held back are samples of one event: every switch is told.
+        // Throttling drops samples of one event. Switches are complete.
         let source = if reason == THROTTLED { SAMPLES } else { SWITCHES };
         Event::Loss(Loss { source: source.to_owned(), reason: reason.to_owned(), cpu, start, end, events })
     }

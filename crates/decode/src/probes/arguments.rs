@@ -8,7 +8,7 @@ use crate::spin::is_write;
 const REGISTERS: [Register; 6] =
     [Register::RDI, Register::RSI, Register::RDX, Register::RCX, Register::R8, Register::R9];
 
-/// The registers of these arguments; there are none of a number beyond.
+/// The registers of these arguments. Arguments on the stack are left out.
 pub(super) fn registers(arguments: &[u8]) -> Vec<Register> {
     arguments.iter().filter_map(|number| REGISTERS.get(usize::from(*number)).copied()).collect()
 }
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn what_is_written_over_is_no_argument_any_more() {
-        // endbr64; mov rax, rdi; xor ecx, ecx; mov esi, [rdx]; push rbx
+        // `endbr64; mov rax, rdi; xor ecx, ecx; mov esi, [rdx]; push rbx`
         let code = [0xf3, 0x0f, 0x1e, 0xfa, 0x48, 0x89, 0xf8, 0x31, 0xc9, 0x8b, 0x32, 0x53];
         let overwritten = |arguments: &[u8]| {
             let code = Decoder::with_ip(64, &code, 0, DecoderOptions::NONE).into_iter();

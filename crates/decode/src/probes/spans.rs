@@ -1,9 +1,10 @@
-//! Where a probe for a span goes: the entries and returns of functions, in stripped Go programs too (Go's own table).
+//! Where to put the probes of a span: at entries and returns of functions, also in stripped Go programs (by
+//! Go's own table).
 //!
-//! A probe costs the program 0.4 µs where the kernel carries the instruction out itself (`push`, a relative jump or call, a
-//! `nop` of one byte), else it runs it elsewhere, step by step: up to 14 µs. A function's entry is probed only where one of its
-//! first instructions is cheap. `ret` never is. Return addresses are never replaced: a runtime that moves or reads its stacks
-//! (Go) would not survive that.
+//! A probe costs 0.4 µs if the kernel emulates the instruction (`push`, a relative jump or call, a one-byte
+//! `nop`). Otherwise the kernel single-steps a copy of it, which costs up to 14 µs. An entry is probed only
+//! if one of the function's first instructions is emulated. `ret` never is. Return addresses are never
+//! replaced, because that breaks a runtime that moves or reads its stacks (Go).
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +16,7 @@ use object::{Object, ObjectSymbol, SymbolKind};
 use super::{Binary, Site, arguments, offset, parse, usdt};
 use crate::symbols::{Elf, GoFunctions, demangle};
 
-/// So many instructions of a function are looked at for a cheap one, of which all but the last run straight on.
+/// Number of instructions that are searched for an emulated one. All but the last must be straight-line code.
 const PROLOGUE_MAX: usize = 6;
 /// Longer functions are not read for their returns.
 const FUNCTION_BYTES_MAX: u64 = 1 << 16;
@@ -41,7 +42,7 @@ impl<'a> Prober<'a> {
         Some(Prober { binary: parse(bytes).ok()?, bytes, go })
     }
 
-    /// The functions that have one of these names, as `plain` writes names. What it has not is not in it.
+    /// The functions with one of these names, as demangled by `plain`. Names that are not found are left out.
     pub fn functions(&self, names: &BTreeSet<&str>, plain: &dyn Fn(&str) -> Cow<'_, str>) -> Functions {
         let mut found = Functions::new();
         if let Some(go) = &self.go {
@@ -64,8 +65,8 @@ impl<'a> Prober<'a> {
         found
     }
 
-    /// Where these functions are entered, and still have what they were passed as these `arguments`; an error says why that
-    /// would cost too much, or cannot be.
+    /// The probe sites at the entries of these functions where `arguments` are still in their registers. The
+    /// error states why that is too expensive or impossible.
     pub fn entries(&self, functions: &[Range<u64>], arguments: &[u8]) -> Result<Vec<Site>, String> {
         if self.go.is_some() && !arguments.is_empty() {
             return Err("Go passes arguments in other registers than C".to_owned());
@@ -74,8 +75,8 @@ impl<'a> Prober<'a> {
         self.entered(functions, &arguments::registers(arguments), &name)
     }
 
-    /// The same, by whatever convention: these registers, numbered as instructions do, still have what they had. Where no
-    /// instruction is cheap, others do; `false` then.
+    /// The same for any calling convention: these registers, by instruction encoding, still have their values
+    /// at entry. If no suitable instruction is emulated, returns other sites and `false`.
     pub fn entries_keeping(
         &self,
         functions: &[Range<u64>],
@@ -129,7 +130,7 @@ impl<'a> Prober<'a> {
         Ok(sites)
     }
 
-    /// The places of a probe that the program's authors put there. An error says that there is none.
+    /// The sites of a USDT probe. An error if there is none.
     pub fn usdt(&self, provider: &str, name: &str) -> Result<Vec<Site>, String> {
         usdt(self.bytes, provider, name)
     }
@@ -138,8 +139,8 @@ impl<'a> Prober<'a> {
         Some(Site { offset: offset(&self.binary, address)?, semaphore: 0 })
     }
 
-    /// A cheap instruction that each call passes once, near the entry. Go's functions begin with a look whether the stack is
-    /// long enough, which is done anew after it was made longer: what is behind it is passed once.
+    /// An emulated instruction near the entry that runs once per call. Go's functions begin with a stack
+    /// check, which is repeated after the stack has grown. The code after the check runs once.
     fn cheap_entry(&self, code: &Range<u64>) -> Option<u64> {
         let mut grows = self.go.is_some();
         for instruction in self.instructions(code).take(PROLOGUE_MAX) {
@@ -157,8 +158,8 @@ impl<'a> Prober<'a> {
         None
     }
 
-    /// An instruction that each call passes once, whatever it costs: the first, or that behind the look at the stack, which
-    /// overwrites nothing.
+    /// An instruction that runs once per call, at any cost: the first one, or the one after Go's stack check.
+    /// The check overwrites no argument.
     fn dear_entry(&self, code: &Range<u64>) -> Option<u64> {
         let mut first = self.instructions(code).take(PROLOGUE_MAX);
         let look = first.position(|one| one.flow_control() == FlowControl::ConditionalBranch);
@@ -178,7 +179,8 @@ impl<'a> Prober<'a> {
     }
 }
 
-/// Which of the names a symbol has. Demangling is dear: only what has the name's last part in it is demangled.
+/// The name in `names` that a symbol has. Demangling is slow, so only symbols that contain all parts of a
+/// name are demangled.
 fn named<'n>(raw: &str, names: &BTreeSet<&'n str>, plain: &dyn Fn(&str) -> Cow<'_, str>) -> Option<&'n str> {
     let raw = raw.split('@').next().unwrap_or(raw);
     if let Some(name) = names.get(raw) {

@@ -1,8 +1,10 @@
-//! Microstate accounting of the Erlang virtual machine: what `erlang:statistics(microstate_accounting)` returns, as text
-//! of Erlang terms (`io:format("~p.~n", …)`, `msacc:to_file`) or as JSON.
+//! Microstate accounting of the Erlang virtual machine: the output of
+//! `erlang:statistics(microstate_accounting)` as text of Erlang terms (`io:format("~p.~n", …)`,
+//! `msacc:to_file`) or as JSON.
 //!
-//! It has sums, no times: how long each thread of the machine was in each state. Each is shown as one thread that runs
-//! first and then sleeps; within the running part the states lie one behind the other. The order is not known.
+//! The output has sums without times: the time that each thread of the machine spent in each state. Each
+//! thread is shown as running first and then sleeping. Within the running part, the states follow each other.
+//! Their real order is unknown.
 
 mod terms;
 
@@ -17,7 +19,7 @@ use terms::{Account, accounts};
 /// The format.
 pub struct Format;
 
-/// Its name as a source.
+/// Source name.
 const SOURCE: &str = "beam-msacc";
 /// Recognising looks this far (bytes).
 const LOOK: usize = 16 << 10;
@@ -53,7 +55,7 @@ impl Reader for Format {
         for (lane, account) in (0u32..).zip(&accounts) {
             tell(lane, account, longest, &mut |event| events.push(event));
         }
-        // Stable: what one thread tells at one moment keeps its order.
+        // A stable sort keeps the order of one thread's events with equal times.
         events.sort_by_key(Event::at);
         let count = events.len() as u64;
         events.into_iter().for_each(sink);
@@ -75,7 +77,7 @@ impl Reader for Format {
     }
 }
 
-/// What a state's time is.
+/// Kind of a state's time.
 fn kind(state: &str) -> SpanKind {
     match state {
         // No pauses of the program: a process is collected while the others go on.

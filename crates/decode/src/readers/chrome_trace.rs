@@ -1,9 +1,9 @@
-//! Chrome's trace event format (JSON): what Chrome, Node, Perfetto's older tools, compilers and many programs write, and
-//! the eventlog of Multicore OCaml before 5.0.
+//! Chrome's trace event format (JSON). It is written by Chrome, Node, Perfetto's older tools, compilers and
+//! many programs, and as the eventlog of Multicore OCaml before 5.0.
 //!
-//! It tells spans, counters and marks of threads, not when threads had a CPU. Spans of the runtimes that are known
-//! ([`kinds`]) are those of a garbage collector; all others are the program's own. Asynchronous spans get lanes of
-//! their own, beside the threads. Flows, samples, objects and memory dumps are not kept.
+//! It holds spans, counters and marks of threads, but not when threads had a CPU. Spans of known runtimes
+//! ([`kinds`]) are those of a garbage collector. All others belong to the program. Asynchronous spans get
+//! their own lanes. Flows, samples, objects and memory dumps are dropped.
 
 mod edges;
 mod json;
@@ -22,7 +22,7 @@ use people::People;
 /// The format.
 pub struct Format;
 
-/// Its name as a source.
+/// Source name.
 const SOURCE: &str = "chrome-trace";
 
 impl Reader for Format {
@@ -81,7 +81,7 @@ impl Reader for Format {
     }
 }
 
-/// Sorts entries by what they are.
+/// Sorts entries by kind.
 #[derive(Default)]
 struct Taker {
     telling: Telling,

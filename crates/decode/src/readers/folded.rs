@@ -19,7 +19,7 @@ pub struct Format;
 const SAMPLES_MAX: u64 = 1 << 20;
 /// Recognition needs at least this many readable lines for each unreadable one: headers and output of programs may be among them.
 const READABLE_MIN: u64 = 2;
-/// Length of a sample in the recording (ns): the file does not say what a sample stands for.
+/// Length of a sample in the recording (ns). The file does not state what a sample represents.
 const SAMPLE_NS: u64 = 1_000_000;
 /// Digits of a fraction that are kept.
 const DIGITS: u32 = 6;
@@ -111,7 +111,7 @@ struct Scale {
 }
 
 impl Scale {
-    /// A sample stands for the largest power of ten that all counts are multiples of, at most for 1.
+    /// The unit of all counts: the largest power of ten that divides all of them, at most 1.
     fn new(bytes: &[u8]) -> Scale {
         let (mut total, mut unit) = (0u128, ONE);
         for (_, count) in lines(bytes).flatten() {
@@ -132,7 +132,7 @@ impl Scale {
     }
 }
 
-/// Stack and count (in parts of [`ONE`]) of each line that is not empty; `None` for a line without them.
+/// Stack and count (in multiples of 1/[`ONE`]) of each non-empty line. `None` for an invalid line.
 fn lines(bytes: &[u8]) -> impl Iterator<Item = Option<(Cow<'_, str>, u128)>> {
     let lines = bytes.split(|byte| *byte == b'\n').map(|line| line.trim_ascii_end());
     lines.filter(|line| !line.is_empty() && !line.starts_with(b"#")).map(|line| {

@@ -1,8 +1,8 @@
 //! The eventlog of a program compiled by GHC (`+RTS -l`).
 //!
-//! Each capability is shown as one thread and as one CPU: it runs while a Haskell thread or the collector has it, else
-//! it has nothing to do. Whether the operating system gave it a CPU meanwhile, the file does not know. Haskell threads
-//! are spans of their capability. Times are from the program's start.
+//! Each capability is shown as one thread and as one CPU. It runs while it has a Haskell thread or takes part
+//! in a collection, otherwise it is idle. Whether the operating system gave it a CPU is not in the file.
+//! Haskell threads are spans of their capability. Times are relative to the program's start.
 
 mod capability;
 mod census;
@@ -24,10 +24,10 @@ use layout::{Body, Told};
 /// The format.
 pub struct Format;
 
-/// Its name as a source.
+/// Source name.
 const SOURCE: &str = "ghc-eventlog";
 
-/// Numbers of events (GHC's rts/include/rts/EventLogFormat.h); what they carry is told by the file.
+/// Event ids (GHC's rts/include/rts/EventLogFormat.h). The file itself describes their payload lengths.
 mod id {
     pub const RUN_THREAD: u16 = 1;
     pub const STOP_THREAD: u16 = 2;
@@ -84,7 +84,7 @@ impl Reader for Format {
         }
         let start = told.first().map_or(0, |event| event.at);
         if log.capabilities.is_empty() && !log.heap.is_empty() {
-            // A census belongs to somebody.
+            // A census needs a thread that it belongs to.
             log.capability(0, start);
         }
         let Log { mut telling, mut capabilities, version, command, heap, has_states, .. } = log;
@@ -150,7 +150,7 @@ fn sources(whole: &Whole, has_census: bool) -> Vec<SourceState> {
     [source(SOURCE, whole.events, whole.lost)].into_iter().chain(census).collect()
 }
 
-/// What has been read.
+/// Content read so far.
 #[derive(Default)]
 struct Log {
     telling: Telling,
@@ -159,7 +159,7 @@ struct Log {
     version: String,
     command: Vec<String>,
     pid: u32,
-    /// Beside the program: the collector that does not stop it.
+    /// Lane of the concurrent collector.
     beside: Option<crate::telling::Who>,
     heap: HeapProfile,
     /// There are scheduler events.
@@ -173,7 +173,7 @@ impl Log {
         Log { telling, has_states, ..Log::default() }
     }
 
-    /// What has to be known before the first event is told.
+    /// Reads what must be known before the first event is emitted.
     fn survey(&mut self, told: &[Told]) {
         "GHC".clone_into(&mut self.version);
         for event in told {
@@ -276,7 +276,8 @@ impl Log {
                 }
             }
             id::GC_END if own.collected(at, telling) => {
-                // All go on when the one that asked has finished; the others only say so when they next get to it.
+                // All capabilities continue when the requester has finished. The others report it only when
+                // they run next.
                 for (_, other) in capabilities.iter_mut().filter(|(other, _)| **other != number) {
                     other.released(at, telling);
                 }

@@ -23,7 +23,7 @@ use layout::Layout;
 /// The format.
 pub struct Format;
 
-/// Its name as a source.
+/// Source name.
 const SOURCE: &str = "go-trace";
 /// The process has no number in it: that of its first goroutine.
 const PID: u32 = 1;
@@ -58,10 +58,10 @@ impl Reader for Format {
         }
         let whole = telling.finish(SOURCE, sink)?;
         Ok(Facts {
-            // Each whole generation says what every P does; of one that is cut, idle Ps may be missing.
+            // Each complete generation lists all Ps. In an incomplete one, idle Ps may be missing.
             host: Host { cpus: procs, cpus_lower_bound: layout.cut && procs > 0, ..Host::default() },
             span: whole.span,
-            // Every switch with its reason, and who wakes whom.
+            // The trace has every switch with its reason, and the waker of every wakeup.
             rung: Rung::Bpf,
             limits: format!(
                 "an execution trace of Go 1.{}: goroutines are shown as threads and Ps as CPUs; when the threads below \
@@ -81,7 +81,7 @@ impl Reader for Format {
     }
 }
 
-/// Stacks that are used, each told once.
+/// Stacks in use, each defined once.
 struct Stacks<'a> {
     layout: &'a Layout<'a>,
     names: Names,
@@ -90,7 +90,7 @@ struct Stacks<'a> {
 }
 
 impl Stacks<'_> {
-    /// The number of a stack of a generation; 0 none.
+    /// Id of a stack of a generation, 0 if none.
     fn of(&mut self, generation: u64, stack: u64) -> u32 {
         if let Some(id) = self.ids.get(&(generation, stack)) {
             return *id;

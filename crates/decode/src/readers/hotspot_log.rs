@@ -1,9 +1,9 @@
-//! HotSpot's unified log: `-Xlog:safepoint*` (safepoints, their causes, and how long they were waited for) and `-Xlog:gc*`
-//! (pauses and concurrent phases), with any decorations, from JDK 9 on.
+//! HotSpot's unified log, from JDK 9 on, with any decorations. Read are `-Xlog:safepoint*` (safepoints, their
+//! causes, and the time to reach them) and `-Xlog:gc*` (pauses and concurrent phases).
 //!
-//! The VM's thread is shown as one thread: its spans are the safepoints, in which all Java threads stand still. With
-//! `safepoint*=trace` the log names the threads that are waited for: each gets a thread with a span from when it had
-//! stopped. The log does not tell when threads had a CPU.
+//! The VM thread is shown as one thread. Its spans are the safepoints, during which all Java threads are
+//! stopped. With `safepoint*=trace`, the log names the threads that the VM waited for. Each of them gets a
+//! thread with a span that starts when it stopped. The log does not contain when threads had a CPU.
 
 mod collections;
 mod line;
@@ -20,9 +20,9 @@ use safepoints::Safepoints;
 /// The format.
 pub struct Format;
 
-/// Its name as a source.
+/// Source name.
 const SOURCE: &str = "hotspot-log";
-/// Lines at the beginning by which a log without any known line is told from other texts.
+/// Number of lines at the start by which a log without any known line is distinguished from other texts.
 const LOOK_LINES: usize = 8;
 
 impl Reader for Format {
@@ -31,7 +31,7 @@ impl Reader for Format {
     }
 
     fn recognises(&self, bytes: &[u8]) -> bool {
-        // What the VM says of other things may come first, and be long.
+        // Long log output about other subjects may come first.
         is_of_vm(bytes) || lines(bytes).any(|line| safepoints::is_known(line.text))
     }
 

@@ -1,10 +1,13 @@
-//! Java's flight recordings (`*.jfr`, version 2: since JDK 9): allocations that the JVM sampled, and samples of running threads.
+//! Java flight recordings (`*.jfr`, version 2, since JDK 9): sampled allocations, and samples of running
+//! threads.
 //!
-//! `jdk.ExecutionSample` shows where threads ran, not how long: a recorder samples some threads at each moment.
+//! `jdk.ExecutionSample` shows where threads ran, not how long, because a recorder samples only some threads
+//! at each moment.
 //!
-//! `jdk.ObjectAllocationSample` (since JDK 16) has a weight: the bytes that its thread allocated since its last one. Before, the first
-//! allocation in each thread-local buffer was told, which stands for the buffer, and each one outside of them. How many objects that
-//! were, and when they were collected, is not told.
+//! `jdk.ObjectAllocationSample` (since JDK 16) has a weight: the bytes that its thread allocated since its
+//! last sample. Earlier JDKs record the first allocation in each thread-local buffer, which represents the
+//! buffer, and each allocation outside of the buffers. The number of objects and the time of their collection
+//! are not recorded.
 
 mod chunk;
 mod values;
@@ -24,14 +27,15 @@ use values::{Class, Value};
 /// The format.
 pub struct Format;
 
-/// Allocations, and the field that has how many bytes they stand for. Where there are the first, the others are of the same bytes.
+/// Allocation events, and the field with the number of bytes that they represent. If the sample events exist,
+/// the buffer events cover the same bytes.
 const SAMPLES: (&str, &str) = ("jdk.ObjectAllocationSample", "weight");
 const BUFFERS: [(&str, &str); 2] =
     [("jdk.ObjectAllocationInNewTLAB", "tlabSize"), ("jdk.ObjectAllocationOutsideTLAB", "allocationSize")];
 /// Samples of running threads, and the state of those that async-profiler's wall clock saw asleep.
 const EXECUTION: &str = "jdk.ExecutionSample";
 const ASLEEP: &str = "STATE_SLEEPING";
-/// There is one process; a number has to be given.
+/// Process id for the recording, which has only one process.
 const PID: u32 = 1;
 /// A longer span is a broken clock, not a recording (ns: 30 days).
 const SPAN_MAX_NS: u64 = 30 * 24 * 3_600 * 1_000_000_000;
@@ -63,7 +67,7 @@ impl Reader for Format {
                     course.chunk(&chunk)?;
                     rest = behind;
                 }
-                // What was read before is whole.
+                // Earlier chunks are complete.
                 Err(_) if offset > 0 => {
                     course.lost += 1;
                     break;
@@ -75,20 +79,20 @@ impl Reader for Format {
     }
 }
 
-/// What has been read.
+/// Content read so far.
 #[derive(Default)]
 struct Course {
     /// First and last moment (ns since 1970).
     span: Option<(u64, u64)>,
     threads: BTreeMap<String, LaneThread>,
     names: Names,
-    /// Stacks told, by their frames.
+    /// Defined stacks, by their frames.
     stacks: HashMap<Vec<u64>, u64>,
     frames: usize,
-    /// By what was told: the moment (ns since 1970) and the rest.
+    /// Allocations by kind of event. Times are ns since 1970.
     samples: Vec<Allocated>,
     buffers: Vec<Allocated>,
-    /// Samples of running threads; moments as above.
+    /// Samples of running threads, with times as above.
     ran: Vec<Sample>,
     /// Samples of threads that did not run.
     asleep: u64,
@@ -155,7 +159,8 @@ impl Course {
         let weight = class.get(&all, field)?.number()?.min(WEIGHT_MAX);
         let stack = self.stack_of(chunk, class.get(&all, "stackTrace"), stacks);
         let tid = self.thread_of(chunk, class.get(&all, "eventThread"), threads);
-        // Of no known place: each one has its own, or it would be the end of another.
+        // The address is unknown. Each allocation needs its own, because a repeated address would end the
+        // previous allocation.
         let address = (self.samples.len() + self.buffers.len()) as u64 + 1;
         Some(Allocated {
             at: Timestamp(at),
@@ -168,7 +173,7 @@ impl Course {
         })
     }
 
-    /// A sample of a thread; one that slept is only counted.
+    /// A sample of a thread. Samples of sleeping threads are only counted.
     fn execution(
         &mut self,
         chunk: &Chunk<'_>,
@@ -196,7 +201,7 @@ impl Course {
         Some(())
     }
 
-    /// The number of an event's stack; 0 without one.
+    /// Id of an event's stack, 0 if none.
     fn stack_of(&mut self, chunk: &Chunk<'_>, value: Option<&Value>, known: &mut HashMap<u64, u64>) -> u64 {
         let Some(Value::Constant(of, number)) = value else { return 0 };
         let id = known.get(number).copied();
@@ -233,7 +238,7 @@ impl Course {
         self.threads.entry(key).or_insert(LaneThread { tid, pid: PID, name }).tid
     }
 
-    /// The number of a stack; `None` if there is none to be told.
+    /// Id of a stack, `None` if it is not usable.
     fn stack(&mut self, chunk: &Chunk<'_>, place: (u64, u64)) -> Option<u64> {
         let (class, values) = (chunk.classes.get(&place.0)?, chunk.constants.get(&place)?);
         let Value::Many(frames) = class.get(values, "frames")? else { return None };
@@ -295,7 +300,7 @@ impl Course {
             sources.push(source("allocations", allocations, self.lost, &missing));
         }
         if samples > 0 {
-            // What is lost is counted once.
+            // Losses are counted for one source only.
             let (lost, missing) = if allocations > 0 { (0, "") } else { (self.lost, &*missing) };
             sources.push(source("java-samples", samples, lost, missing));
         }
@@ -309,7 +314,7 @@ impl Course {
         })
     }
 
-    /// What of the file is not read, in words.
+    /// Description of the parts of the file that are not imported.
     fn missing(&self) -> String {
         let mut missing =
             left_out(&self.others).map_or_else(String::new, |others| format!("not read: {others}"));
@@ -321,7 +326,7 @@ impl Course {
     }
 }
 
-/// What the file cannot tell. `allocations`: whether they are sampled, if there are some.
+/// Limits of the file. `allocations`: whether they are sampled, if there are any.
 fn limits(allocations: Option<bool>, has_samples: bool) -> String {
     let mut parts = Vec::new();
     if let Some(is_sampled) = allocations {
@@ -342,9 +347,9 @@ fn limits(allocations: Option<bool>, has_samples: bool) -> String {
     format!("a flight recording: {}; when threads had a CPU is not known", parts.join("; "))
 }
 
-/// The kinds of events that are measurements and are not read, the most frequent first; `None` without one.
+/// Types of measurement events that are not imported, the most frequent first. `None` if there are none.
 fn left_out(others: &BTreeMap<String, u64>) -> Option<String> {
-    // A recorder's settings, and what it says of the machine, are no measurements.
+    // Settings and information about the host are not measurements.
     let is_setting = |name: &str| {
         ["Setting", "Information", "Flag", "Property", "Variable", "Recording", "Library", "Version"]
             .iter()

@@ -1,8 +1,8 @@
-//! Allocations of an OCaml program, as the library memtrace draws and writes them (`*.ctf`, versions 1 to 3).
+//! Allocations of an OCaml program, sampled and written by the library memtrace (`*.ctf`, versions 1 to 3).
 //!
-//! Each word is drawn with the same probability; an object with a drawn word is told with its backtrace, and when the
-//! collector frees it. Bytes are those of the heap: an object has one word before it. Each domain is shown as a thread,
-//! of whose states nothing is known.
+//! Each word is sampled with the same probability. An object with a sampled word is recorded with its
+//! backtrace and the time when the collector frees it. Sizes are heap sizes: an object has one header word.
+//! Each domain is shown as a thread with unknown states.
 
 mod backtraces;
 mod locations;
@@ -63,7 +63,7 @@ impl Reader for Format {
     }
 }
 
-/// What one domain's packets go on from.
+/// State of one domain across its packets.
 struct Domain {
     thread: LaneThread,
     began: u64,
@@ -101,7 +101,7 @@ impl Course {
         Ok(Course {
             info,
             pid: header.pid,
-            // The first packet is of one moment; what else it says of its end is not believed.
+            // The first packet is written at one moment. Its end time is not reliable.
             span: (header.moments.0, header.moments.0),
             domains: BTreeMap::new(),
             places: HashMap::new(),
@@ -149,7 +149,7 @@ impl Course {
         Ok(())
     }
 
-    /// Takes one event; `None` if it cannot be read.
+    /// Handles one event. `None` if it cannot be read.
     fn event(
         &mut self,
         header: &packets::Header,
@@ -209,14 +209,15 @@ impl Course {
         let mut room = FRAMES_TOTAL_MAX;
         for (id, backtrace) in std::mem::take(&mut self.stacks.told) {
             let addresses = addresses(&backtrace, &self.places, &mut names);
-            // A place has up to 255 calls that were inlined into it: so many more are these than places.
+            // Up to 255 calls are inlined at one place, so there may be that many times more calls than
+            // places.
             let Some(left) = room.checked_sub(addresses.len()) else { break };
             room = left;
             sink(Event::Stack(RawStack { at: Timestamp(0), id, tgid, addresses, ..RawStack::default() }));
         }
         let count = self.events.len() as u64;
         threads.append(&mut self.events);
-        // Domains write their packets when they are full; an object is allocated before it is freed.
+        // Domains write packets when these are full. Allocation is sorted before freeing.
         threads.sort_by_key(|event| (event.at(), matches!(event, Event::Freed(_))));
         threads.into_iter().for_each(sink);
         Ok(Facts {
@@ -257,7 +258,7 @@ struct Stacks {
 }
 
 impl Stacks {
-    /// The number of a backtrace, which is given root first; 0 none.
+    /// Id of a backtrace, which is given root first. 0 if empty.
     fn of(&mut self, backtrace: &[u64]) -> u64 {
         let kept = backtrace.get(backtrace.len().saturating_sub(FRAMES_MAX)..).unwrap_or_default();
         if let Some(id) = self.ids.get(kept) {
@@ -274,7 +275,7 @@ impl Stacks {
     }
 }
 
-/// Leaf first; what the compiler inlined into a place stands before it.
+/// Addresses, leaf first. A call inlined at a place comes before the place.
 fn addresses(backtrace: &[u64], places: &HashMap<u64, Vec<Location>>, names: &mut Names) -> Vec<u64> {
     let locations = backtrace.iter().rev().filter_map(|code| places.get(code));
     let locations = locations.flat_map(|locations| locations.iter().enumerate().rev());
@@ -301,7 +302,7 @@ mod tests {
         let places = HashMap::from([(1, (0..255).map(location).collect()), (2, vec![location(900)])]);
         let mut names = Names::default();
         assert_eq!(addresses(&[1, 1, 1, 2], &places, &mut names).len(), FRAMES_MAX);
-        // Leaf first, and what was inlined before what it is in; of a place that was never told nothing is known.
+        // Leaf first, with inlined calls before their caller. A place without a definition is unknown.
         assert_eq!(addresses(&[1, 3, 2], &places, &mut names).get(..3), Some(&[0, 1, 2][..]));
         assert_eq!(names.frame(Frame { kind: FrameKind::User, ..Frame::default() }), 256);
     }

@@ -1,7 +1,7 @@
-//! Recordings made elsewhere. A new format is one new file and one word in the list below.
+//! Importers of other tools' recordings. A new format is one new file and one entry in the list below.
 //!
-//! A reader takes the bytes of a file and tells them as events. Readers meet hostile bytes: they
-//! never panic, and need no more memory than a small multiple of the file.
+//! An importer takes the bytes of a file and emits events. Importers read untrusted bytes: they never panic,
+//! and need no more memory than a small multiple of the file.
 
 use std::borrow::Cow;
 use std::io::Read;
@@ -11,7 +11,7 @@ use thiserror::Error;
 
 pub use crate::imported::{Facts, Kernel, Names};
 
-/// What everybody needs to know about a format.
+/// Public description of a format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Info {
     /// Kebab-case id, for ever.
@@ -29,7 +29,7 @@ pub enum ReadError {
         /// The names of those it reads.
         formats: String,
     },
-    /// It ends before what it promises.
+    /// The file ends before the announced end.
     #[error("the file is cut: {what} should end at byte {end}, but there are only {length}")]
     Cut {
         /// Which part.
@@ -39,10 +39,10 @@ pub enum ReadError {
         /// Bytes of the file.
         length: u64,
     },
-    /// It contradicts itself.
+    /// The file is inconsistent.
     #[error("the file is broken at byte {offset}: {what}")]
     Broken {
-        /// What is wrong.
+        /// Description of the damage.
         what: &'static str,
         /// Where.
         offset: u64,
@@ -52,15 +52,15 @@ pub enum ReadError {
     Unsupported {
         /// Which.
         what: String,
-        /// What to do instead.
+        /// The remedy.
         remedy: &'static str,
     },
-    /// Nothing in it tells where time went.
+    /// The file has no data about time.
     #[error("the file has neither samples nor context switches")]
     Empty,
 }
 
-/// What of a file is wanted.
+/// Part of a file to import.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
     /// Only this process and its descendants are the program: a pid or a name. All, if empty.
@@ -75,10 +75,10 @@ pub trait Reader: Sync {
     /// Whether this is a file of this format, by its content.
     fn recognises(&self, bytes: &[u8]) -> bool;
 
-    /// Tells the file as events, in the order of time.
+    /// Emits the file as events, in time order.
     ///
     /// # Errors
-    /// The file is broken, or of a variant that is not read. Some events may have been told by then.
+    /// The file is damaged, or of an unsupported variant. Some events may have been emitted before.
     fn read(&self, bytes: &[u8], wanted: &Wanted, sink: &mut dyn FnMut(Event)) -> Result<Facts, ReadError>;
 }
 
@@ -115,17 +115,18 @@ pub fn all() -> &'static [&'static dyn Reader] {
     ALL
 }
 
-/// The bytes of a file that may be packed by gzip; of a packed one that is cut, what can be had.
+/// The bytes of a file, unpacked if packed by gzip. If a packed file is truncated, returns the part before
+/// the damage.
 ///
 /// # Errors
-/// They are more than `length_max`, which is how gzip would fill the memory.
+/// The file unpacks to more than `length_max` bytes (protection against a gzip bomb).
 pub fn unpack(bytes: &[u8], length_max: u64) -> Result<Cow<'_, [u8]>, ReadError> {
     if !bytes.starts_with(&[0x1f, 0x8b, 8]) {
         return Ok(Cow::Borrowed(bytes));
     }
     let mut unpacked = Vec::new();
     let mut reader = flate2::read::MultiGzDecoder::new(bytes).take(length_max.saturating_add(1));
-    // What comes before the damage is kept, as it is of a file that was never packed.
+    // The part before the damage is kept, as for a file without compression.
     let _ = reader.read_to_end(&mut unpacked);
     if unpacked.len() as u64 > length_max {
         return Err(ReadError::Unsupported {

@@ -1,7 +1,8 @@
-//! Runtime events of an OCaml 5 program: the file of rings that it leaves behind (`OCAML_RUNTIME_EVENTS_PRESERVE`).
+//! Runtime events of an OCaml 5 program, from the ring file that it leaves behind
+//! (`OCAML_RUNTIME_EVENTS_PRESERVE`).
 //!
-//! There is no scheduler in it: each domain becomes a thread of its own, of whose states nothing is known. A ring keeps
-//! only what was told last.
+//! The file has no scheduler data. Each domain becomes a thread with unknown states. A ring keeps only the
+//! newest events.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +17,7 @@ use crate::runtime_events::{RingError, Rings, SOURCE, Span};
 /// The format.
 pub struct Format;
 
-/// The process, where the file does not tell.
+/// Process id if the file does not contain it.
 const PID_UNKNOWN: u32 = 1;
 /// A longer span is a broken clock, not a recording (ns: 30 days).
 const SPAN_MAX_NS: u64 = 30 * 24 * 3_600 * 1_000_000_000;
@@ -27,7 +28,7 @@ impl Reader for Format {
     }
 
     fn recognises(&self, bytes: &[u8]) -> bool {
-        // Its first word is the version; few formats begin with seven zero bytes.
+        // The first word is the version. Few formats begin with seven zero bytes.
         bytes.starts_with(&[1, 0, 0, 0, 0, 0, 0, 0]) && Rings::open(bytes, PID_UNKNOWN, None).is_ok()
     }
 
@@ -96,7 +97,7 @@ struct Life {
     last: Timestamp,
 }
 
-/// Tells all in the order of time, each domain on a thread of its own.
+/// Emits all events in time order, with one thread per domain.
 fn tell_lanes(mut told: Vec<Event>, pid: u32, span: (Timestamp, Timestamp), sink: &mut dyn FnMut(Event)) {
     for event in &mut told {
         if let Event::Loss(loss) = event {

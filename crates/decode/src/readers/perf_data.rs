@@ -1,9 +1,9 @@
-//! `perf.data`: what `perf record` and `perf sched record` write (little-endian, not to a pipe).
+//! `perf.data`: the output of `perf record` and `perf sched record` (little-endian, not written to a pipe).
 //!
-//! Read are samples of one time-like event with their call chains, context switches (from sched tracepoints or as
-//! context-switch records), wakeups, names, forks, exits, mappings and losses. Not read: other counters,
-//! branch stacks, AUX traces, compressed files. Written by hand, because a library for it was found
-//! to panic, and to allocate what a length field says, on broken files.
+//! Imported are samples of one time-like event with call chains, context switches (sched tracepoints or
+//! context-switch records), wakeups, names, forks, exits, mappings and losses. Not imported are other
+//! counters, branch stacks, AUX traces and compressed files. No library is used, because on damaged files a
+//! candidate panicked, and allocated as much as a length field claims.
 
 mod attributes;
 mod layout;
@@ -38,7 +38,7 @@ impl Reader for Format {
         let file = File::open(layout)?;
         let mut first = true;
         let told = retell(&file, wanted, &mut |event| {
-            // The file has been gone through once by now.
+            // The first pass over the file is complete here.
             if std::mem::take(&mut first) && file.user_stacks() > 0 {
                 sink(Event::Loss(not_unwound(&file, event.at())));
             }
@@ -92,7 +92,7 @@ fn facts(file: &File<'_>, told: &Told) -> Facts {
     }
 }
 
-/// What the samples lack, in words.
+/// Description of the data missing in the samples.
 fn samples_missing(file: &File<'_>, told: &Told) -> String {
     let mut missing = Vec::new();
     if told.samples == 0 {
@@ -138,7 +138,7 @@ fn host(layout: &Layout<'_>) -> Host {
     }
 }
 
-/// CPU time that a sample of an event with this period stands for (ns); 0 if it does not tell.
+/// CPU time that a sample of an event with this period represents (ns), 0 if unknown.
 fn period_ns(use_: &Use, period: u64) -> u64 {
     match use_ {
         Use::Samples(Clock::Nanoseconds) => period,

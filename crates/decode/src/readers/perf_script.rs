@@ -1,8 +1,8 @@
-//! The text that `perf script` prints, in its default layout or with `-F` fields in the same order:
-//! `comm pid/tid [cpu] time: period event: …`, then the stack, a frame a line.
+//! The text output of `perf script`, in its default layout or with `-F` fields in the same order: `comm
+//! pid/tid [cpu] time: period event: …`, then the stack, with one frame per line.
 //!
-//! Functions have their names already. Lines that make no sense are counted as lost. What the
-//! text does not say (processes of threads without `-F +pid`, the machine) stays unknown.
+//! Functions are already resolved. Lines that cannot be parsed are counted as lost. Missing data (processes
+//! of threads without `-F +pid`, the host) stays unknown.
 
 mod line;
 
@@ -103,7 +103,7 @@ fn lines(bytes: &[u8]) -> impl Iterator<Item = String> + '_ {
     bytes.split(|byte| *byte == b'\n').map(|line| String::from_utf8_lossy(line).into_owned())
 }
 
-/// The text, ready to be gone through.
+/// The text, ready for iteration.
 struct Text<'a> {
     bytes: &'a [u8],
     /// The event whose samples show where time goes.
@@ -120,7 +120,7 @@ struct Text<'a> {
 }
 
 impl<'a> Text<'a> {
-    /// Looks at what there is.
+    /// Determines which records and fields exist.
     fn survey(bytes: &'a [u8]) -> Text<'a> {
         let mut text = Text {
             bytes,
@@ -239,12 +239,12 @@ struct Stack<'a> {
     names: &'a mut Names,
     addresses: Vec<u64>,
     kernel_frames: u16,
-    /// Functions that are inlined into the next frame, whose module is theirs; and whether they are the kernel's.
+    /// Functions inlined into the next frame, whose module they share, and whether they belong to the kernel.
     inlined: Vec<(String, bool)>,
 }
 
 impl Stack<'_> {
-    /// Takes a line; one that is no frame says nothing.
+    /// Adds a line. A line that is not a frame is ignored.
     fn add(&mut self, text: &str) {
         let is_full = self.addresses.len() + self.inlined.len() >= DEPTH_MAX;
         let Some(frame) = line::frame(text).filter(|_| !is_full) else { return };
@@ -271,9 +271,9 @@ impl Stack<'_> {
         }));
     }
 
-    /// Its frames, and how many of them are the kernel's.
+    /// The frames, and the number of kernel frames.
     fn finish(mut self) -> (Vec<u64>, u16) {
-        // What they are inlined into is not there: they stand for themselves.
+        // Their caller is missing, so they become normal frames.
         for (function, in_kernel) in std::mem::take(&mut self.inlined) {
             self.push(line::Frame { function: &function, module: "", in_kernel, inlined: false });
         }
@@ -296,7 +296,7 @@ impl Records for Text<'_> {
                 continue;
             };
             last = head.at.max(last);
-            // A thread's name may change without a line that says so.
+            // A thread's name may change without its own record.
             if head.task().is_none() && names.get(&head.tid) != Some(&head.name) && head.tid != 0 {
                 names.insert(head.tid, head.name.clone());
                 let (at, tid, tgid, name) = (head.at, head.tid, head.tgid, head.name.clone());

@@ -1,8 +1,9 @@
-//! pprof's profiles (`profile.proto`, packed by gzip or not): of a heap, as Go's `runtime/pprof` and `net/http/pprof` write
-//! them, and of the CPU, which many tools write.
+//! pprof profiles (`profile.proto`, optionally packed by gzip): heap profiles, as written by Go's
+//! `runtime/pprof` and `net/http/pprof`, and CPU profiles, which many tools write.
 //!
-//! There is no time in them and no thread: only sums by stack. Those of a heap are estimates already; from how they were
-//! drawn follows how many objects were, so each stack becomes so many drawn allocations, and has its error.
+//! A profile has neither times nor threads, only sums by stack. Sums of a heap profile are estimates. The
+//! sampling method gives the number of sampled objects. Each stack therefore becomes that many sampled
+//! allocations, with the corresponding error.
 
 mod cpu;
 mod heap;
@@ -23,14 +24,14 @@ use values::Columns;
 /// The format.
 pub struct Format;
 
-/// There is one thread; a number has to be given.
+/// Thread id for the profile, which has only one thread.
 const TID: u32 = 1;
 const THREAD: &str = "all threads";
 /// More rows than this are thinned, each stack keeping its share.
 const ROWS_MAX: u64 = 1 << 20;
 /// More CPU time is a broken file's, not a program's (ns: 30 days).
 const SPAN_MAX_NS: u64 = 30 * 24 * 3_600 * 1_000_000_000;
-/// What a profile may begin with: messages (fields 1 to 6 and 11) and numbers.
+/// Possible first bytes of a profile: keys of messages (fields 1 to 6 and 11) and of numbers.
 const FIRST_FIELDS: &[u8] = &[0x0a, 0x12, 0x1a, 0x22, 0x2a, 0x32, 0x48, 0x50, 0x5a, 0x60];
 impl Reader for Format {
     fn info(&self) -> Info {
@@ -38,7 +39,8 @@ impl Reader for Format {
     }
 
     fn recognises(&self, bytes: &[u8]) -> bool {
-        // Nothing marks it; but few other bytes are messages in which each text has its number and the first is empty.
+        // The format has no magic number. The string table must be valid, with an empty first string, which
+        // few other files satisfy.
         let head = bytes.first().is_some_and(|key| FIRST_FIELDS.contains(key));
         head && Profile::decode(bytes).is_ok_and(|profile| {
             let texts = &profile.string_table;
@@ -53,7 +55,7 @@ impl Reader for Format {
         let places = Places::new(&profile);
         let columns = Columns::new(&profile, &places);
         let cpu = columns.cpu();
-        // Some profilers put allocations beside CPU time.
+        // Some profilers write allocations together with CPU time.
         let told = match (columns.heap().filter(|heap| heap.is_whole() || cpu.is_none()), cpu) {
             (Some(heap), _) => Heap::new(heap, &profile, &places).tell(&profile, sink),
             (None, Some(column)) => cpu::tell(&profile, &places, column, sink)?,
@@ -66,14 +68,14 @@ impl Reader for Format {
     }
 }
 
-/// What was told.
+/// Summary of the emitted events.
 struct Told {
     source: &'static str,
     limits: String,
     rows: u64,
     /// Rows that there would have been.
     wanted: u64,
-    /// CPU time of a sample (ns); 0 if there are none.
+    /// CPU time of a sample (ns), 0 if there are no samples.
     period_ns: u64,
     /// First and last moment.
     span: (Timestamp, Timestamp),

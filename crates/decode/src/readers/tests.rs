@@ -1,4 +1,4 @@
-//! The registry is complete, and says what help prints.
+//! The registry is complete, and matches the help text.
 
 use super::*;
 

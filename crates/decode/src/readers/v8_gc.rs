@@ -1,8 +1,8 @@
-//! The lines that V8 prints of its collections: `node --trace-gc`, with or without `--trace-gc-nvp`.
+//! The lines that V8 prints for its collections: `node --trace-gc`, with or without `--trace-gc-nvp`.
 //!
-//! Each isolate (a worker has its own) is shown as one thread. Lines tell when a collection ended, to the millisecond
-//! since the isolate's start, and how long it stopped the program; work beside the program is not in them. Whatever
-//! else the program printed is passed over.
+//! Each isolate (a worker has its own) is shown as one thread. A line contains when a collection ended, in
+//! milliseconds since the isolate's start, and how long it stopped the program. Concurrent work is not
+//! included. Other output of the program is skipped.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::telling::{APART_NS, Person, Telling, Who};
 /// The format.
 pub struct Format;
 
-/// Its name as a source.
+/// Source name.
 const SOURCE: &str = "v8-gc";
 
 impl Reader for Format {
@@ -80,7 +80,7 @@ struct Isolate {
 
 impl Isolate {
     fn take(&mut self, line: &Line, telling: &mut Telling) {
-        // Pauses do not overlap; their lengths are exact, their ends are rounded.
+        // Pauses do not overlap. Their durations are exact, and their end times are rounded.
         let start = line.end_ns.saturating_sub(line.pause_ns).max(self.free);
         let end = start.saturating_add(line.pause_ns);
         self.free = end.saturating_add(APART_NS);
@@ -135,7 +135,8 @@ fn parse(line: &str) -> Option<Line<'_>> {
     })
 }
 
-/// `Scavenge 4.1 (4.2) -> 3.4 (5.2) MB, 5.54 / 0.00 ms  …`; since Node 24 with `pooled: 0 MB, ` before the times.
+/// `Scavenge 4.1 (4.2) -> 3.4 (5.2) MB, 5.54 / 0.00 ms  …`, since Node 24 with `pooled: 0 MB, ` before the
+/// times.
 fn sentence(text: &str) -> Option<Line<'_>> {
     let name_end = text.find(|letter: char| letter.is_ascii_digit())?;
     let (name, rest) = text.split_at_checked(name_end)?;

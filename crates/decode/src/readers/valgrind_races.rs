@@ -27,14 +27,14 @@ impl Reader for Format {
 
     fn read(&self, bytes: &[u8], _: &Wanted, sink: &mut dyn FnMut(Event)) -> Result<Facts, ReadError> {
         let text = String::from_utf8_lossy(bytes);
-        // A line that begins a race tells its first access, too.
+        // A line that begins a race also describes its first access.
         let lines = text.lines().filter_map(said);
         let twice = lines.flat_map(|line| [begin(line).map(|_| ""), Some(line)].into_iter().flatten());
         races::tell("Valgrind", twice, say, sink)
     }
 }
 
-/// What stands behind `==PID==`.
+/// The text after `==PID==`.
 fn said(line: &str) -> Option<&str> {
     line.strip_prefix("==")
         .and_then(|rest| rest.split_once("=="))

@@ -1,7 +1,7 @@
-//! Eio: which fiber a domain runs, what fibers name, and what is in the bytes of its events.
+//! Eio: which fiber a domain runs, names of fibers, and the content of custom events.
 //!
-//! A domain runs one fiber at a time. Eio says which one from now on, and that it gives way or ends; the spans that a fiber has
-//! named are its own, and go on when it does.
+//! A domain runs one fiber at a time. Eio reports when a fiber starts running, yields or ends. Named spans
+//! belong to their fiber, and continue when the fiber continues.
 
 use std::collections::HashMap;
 
@@ -12,35 +12,36 @@ use super::Name;
 
 /// The span in which a domain has nothing to do.
 pub(super) const IDLE: &str = "eio.suspend_domain";
-/// So many fibers have a name of their own; those after them are all called `fiber`: a server makes one a connection.
+/// Maximum number of fibers with their own name. Later ones are all named `fiber`, because a server makes one
+/// per connection.
 const NAMED_MAX: usize = 4_096;
 /// Fibers whose open spans are kept while others run.
 const ASLEEP_MAX: usize = 1 << 16;
 /// Deeper nesting is no program's.
 const DEPTH_MAX: usize = 64;
 
-/// What a domain runs.
+/// The fiber that a domain runs.
 #[derive(Debug)]
 struct Turn {
-    /// Number and name; `None`: it began before anything was told.
+    /// Number and name. `None` if it started before the first event.
     fiber: Option<(u64, Name)>,
-    /// Its open spans, the outermost first.
+    /// Open spans of the fiber, outermost first.
     spans: Vec<Name>,
 }
 
-/// Whose turn it is in each slot.
+/// The running fiber of each slot.
 #[derive(Debug, Default)]
 pub(super) struct Fibers {
     turns: HashMap<u32, Turn>,
     /// Open spans of fibers that have given way, by slot and fiber: a fiber stays where it was made.
     asleep: HashMap<(u32, u64), Vec<Name>>,
     names: HashMap<u64, Name>,
-    /// What those without a name of their own are called.
+    /// Name of fibers without their own name.
     others: Option<Name>,
 }
 
 impl Fibers {
-    /// An event of the program's own in a slot, with its number and text: tells the spans that begin and end with it.
+    /// A custom event in a slot, with its number and text. Emits the spans that begin and end with it.
     pub fn take(
         &mut self,
         slot: u32,
@@ -105,7 +106,7 @@ impl Fibers {
     }
 }
 
-/// What Eio puts into events with bytes: the number of the thing, then its kind, its owner or a text.
+/// Content of Eio's custom events: the object's number, then its kind, owner or text.
 pub(super) fn value_and_text(name: &str, bytes: &[u8]) -> (u64, Vec<u8>) {
     let numbered = ["eio.create_obj", "eio.create_cc", "eio.create_fiber", "eio.name", "eio.error"];
     let Some((number, rest)) = bytes.split_first_chunk::<8>().filter(|_| numbered.contains(&name)) else {
@@ -132,7 +133,7 @@ pub(super) fn value_and_text(name: &str, bytes: &[u8]) -> (u64, Vec<u8>) {
 mod tests {
     use super::*;
 
-    /// What was told of spans: `+` begins, `-` ends.
+    /// Emitted span events: `+` begins, `-` ends.
     fn told(fibers: &mut Fibers, events: &[(&str, u64, &str)]) -> String {
         let mut all = Vec::new();
         for (event, value, text) in events {
@@ -160,7 +161,7 @@ mod tests {
         ];
         let expected = "+fiber 1 +a +b -b -a -fiber 1 +fiber 2 -fiber 2 +fiber 1 +a +b -b -a -fiber 1";
         assert_eq!(told(&mut fibers, &events), expected);
-        // What is missing may have ended them.
+        // The missing events may have ended the spans.
         fibers.forget(0);
         assert_eq!(told(&mut fibers, &[("eio.fiber", 1, "")]), "+fiber 1");
     }

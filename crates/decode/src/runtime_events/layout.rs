@@ -1,9 +1,9 @@
-//! Where things are in the file: a header of eight words, the rings' heads and tails, the rings, names of the
-//! program's own events.
+//! File layout: a header of eight words, heads and tails of the rings, the rings, and names of the program's
+//! custom events.
 
 use super::{ReadAt, RingError};
 
-/// What OCaml allows at the most.
+/// OCaml's own maximum.
 const SLOTS_MAX: u64 = 4096;
 /// Two counters and room for more.
 const RING_HEADER_MAX: u64 = 1024;
@@ -26,21 +26,21 @@ pub struct Layout {
     ring_header_bytes: u64,
     headers_offset: u64,
     data_offset: u64,
-    /// Where the program's own names are; OCaml 5.0 has none.
+    /// Offset of the custom event names. OCaml 5.0 has none.
     pub customs_offset: Option<u64>,
 }
 
-/// Ever-growing positions in words: what lies between can be read.
+/// Monotonic positions in words. The words between them are readable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ring {
     /// First word that is not written over yet.
     pub head: u64,
-    /// Behind the last word; 0: the ring was never used.
+    /// Position after the last word. 0 if the ring was never used.
     pub tail: u64,
 }
 
 impl Ring {
-    /// What lies between its positions fits into it.
+    /// Whether the words between the positions fit into the ring.
     pub fn is_sound(&self, layout: &Layout) -> bool {
         self.tail.checked_sub(self.head).is_some_and(|words| words <= layout.words)
     }

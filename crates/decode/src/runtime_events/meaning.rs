@@ -28,16 +28,16 @@ const LIFECYCLE: [&str; 8] = [
     "domain_terminate",
 ];
 
-/// What is known of one slot.
+/// State of one slot.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
     /// A domain lives in it.
     open: bool,
-    /// Last time told.
+    /// Time of the last event.
     last: Timestamp,
 }
 
-/// Tells what messages mean.
+/// Converts messages to events.
 pub struct Teller {
     tgid: u32,
     version: Version,
@@ -74,12 +74,12 @@ impl Teller {
         &self.version
     }
 
-    /// The last time that a slot told.
+    /// Time of a slot's last event.
     pub fn last(&self, slot: u32) -> Timestamp {
         self.slots.get(slot as usize).map_or(Timestamp(0), |slot| slot.last)
     }
 
-    /// When it happened, never before what was told before; `None` if it lies outside of `span`.
+    /// The time of a message, at least that of the previous one. `None` if it is outside of `span`.
     pub fn sane(&mut self, slot: u32, at: u64, span: Span) -> Option<Timestamp> {
         let slot = self.slots.get_mut(slot as usize)?;
         let at = Timestamp(at).max(slot.last);
@@ -90,7 +90,7 @@ impl Teller {
         Some(at)
     }
 
-    /// Something that a slot told is missing.
+    /// Messages of a slot are missing.
     pub fn gap(&mut self, slot: u32, sink: &mut dyn FnMut(Event)) {
         self.fibers.forget(slot);
         let Some(state) = self.slots.get(slot as usize).filter(|state| state.open) else { return };
@@ -104,7 +104,7 @@ impl Teller {
         }));
     }
 
-    /// Tells one message of a slot. `names` gives the program's own names.
+    /// Converts one message of a slot. `names` resolves the program's custom names.
     pub fn tell(
         &mut self,
         (slot, at): (u32, Timestamp),
@@ -117,7 +117,7 @@ impl Teller {
         let spawned = message.kind == Kind::Lifecycle && message.id == DOMAIN_SPAWN;
         let Some(state) = self.slots.get_mut(slot as usize) else { return };
         let was_open = std::mem::replace(&mut state.open, true);
-        // What is told between the end of one domain and the next is the end of the first one's work.
+        // Events between the end of one domain and the start of the next belong to the first one.
         if spawned && was_open {
             put(Told::LaneEnd, self.none.clone());
         }
@@ -213,7 +213,7 @@ impl Teller {
     }
 }
 
-/// What is kept for an id, made the first time.
+/// The value for an id, created at the first use.
 fn known<T: Clone>(all: &mut Vec<Option<T>>, id: u16, make: impl FnOnce() -> T) -> T {
     let place = usize::from(id);
     if all.len() <= place {
@@ -225,7 +225,7 @@ fn known<T: Clone>(all: &mut Vec<Option<T>>, id: u16, make: impl FnOnce() -> T) 
     }
 }
 
-/// The bytes in a payload: the last one says how many of the last word are not used.
+/// The bytes of a payload. The last byte is the number of unused bytes in the last word.
 fn bytes_of(payload: &[u64]) -> Vec<u8> {
     let mut bytes: Vec<u8> = payload.iter().flat_map(|word| word.to_le_bytes()).collect();
     let unused = bytes.last().map_or(0, |last| usize::from(*last) + 1);

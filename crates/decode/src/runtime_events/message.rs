@@ -1,6 +1,6 @@
 //! Words → messages.
 
-/// Who defined the id of a message.
+/// Origin of a message's id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The ring's or a domain's life: id as in the runtime's `ev_lifecycle`.
@@ -15,31 +15,31 @@ pub enum Kind {
     UserUnit,
     /// ... with a number.
     UserInt,
-    /// ... that begins a span.
+    /// A custom event that begins a span.
     UserBegin,
-    /// ... that ends one.
+    /// A custom event that ends a span.
     UserEnd,
     /// ... with bytes.
     UserBytes,
-    /// Of a kind that is not told on (allocation statistics of the instrumented runtime), or not known.
+    /// A kind that is ignored (allocation statistics of the instrumented runtime) or unknown.
     Other,
 }
 
 /// One message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message<'a> {
-    /// Which kind of thing is told.
+    /// Kind of the message.
     pub kind: Kind,
-    /// Of the runtime's lists, or an index of the program's names.
+    /// Index into the runtime's lists, or into the program's custom names.
     pub id: u16,
     /// When (ns, CLOCK_MONOTONIC).
     pub at: u64,
-    /// What comes with it.
+    /// Arguments of the message.
     pub payload: &'a [u64],
 }
 
-/// Passes on the whole messages in `words`, which begin at one; returns how many words they have. No progress means
-/// that the first has no possible length, or is not there whole.
+/// Passes on the complete messages in `words`, which start at a message. Returns their number of words. 0
+/// means that the first message has an invalid length, or is incomplete.
 pub fn each(words: &[u64], sink: &mut dyn FnMut(Message)) -> u64 {
     let mut rest = words;
     while let Some((header, _)) = rest.split_first() {
@@ -62,7 +62,7 @@ pub fn each(words: &[u64], sink: &mut dyn FnMut(Message)) -> u64 {
     (words.len() - rest.len()) as u64
 }
 
-/// Words of the whole messages in front of the first one that was told at `from` or later.
+/// Number of words of the complete messages before the first one with a time of `from` or later.
 pub fn before(words: &[u64], from: u64) -> u64 {
     let mut rest = words;
     while let Some((header, _)) = rest.split_first() {

@@ -1,8 +1,9 @@
-//! OCaml 5's runtime events: a file of rings, one a domain, that the program writes and anybody may read.
+//! OCaml 5's runtime events: a file of rings, one per domain, written by the program and readable by any
+//! process.
 //!
-//! [`Rings`] takes what is new since it last looked, from a file that a program is still writing or from one that is
-//! whole. The bytes are foreign: lengths are checked, contradictions become a [`Loss`]. What ids mean changed between
-//! versions of OCaml without a sign in the file: see [`version`].
+//! [`Rings`] reads the new messages since its last read, from a complete file or one still being written. The
+//! bytes are untrusted: lengths are checked, and contradictions become a [`Loss`]. The meaning of ids differs
+//! between versions of OCaml without a mark in the file: see [`version`].
 
 mod eio;
 mod layout;
@@ -26,9 +27,9 @@ pub const SOURCE: &str = "runtime-events";
 /// Words that are copied at a time.
 const WORDS_AT_ONCE: u64 = 1 << 16;
 
-/// Bytes that can be read at any offset, and that may change meanwhile.
+/// Bytes that are readable at any offset, and may change during reading.
 pub trait ReadAt {
-    /// Fills `into` from `offset` on; returns how many bytes there were.
+    /// Fills `into` from `offset` on. Returns the number of bytes read.
     fn read_at(&self, offset: u64, into: &mut [u8]) -> usize;
 }
 
@@ -54,21 +55,21 @@ pub enum RingError {
     NotOurs {
         /// Which field.
         what: &'static str,
-        /// What it holds.
+        /// Value of the counter.
         value: u64,
     },
 }
 
-/// Which of the things told are wanted.
+/// Time range of the wanted messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// What is older was told before the recording.
+    /// Older messages precede the recording.
     pub from: Timestamp,
-    /// What is newer cannot have happened yet.
+    /// Newer messages have an invalid time.
     pub until: Timestamp,
 }
 
-/// What was read so far.
+/// Statistics of reading.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Events passed on.
@@ -93,10 +94,11 @@ pub struct Rings<R> {
 }
 
 impl<R: ReadAt> Rings<R> {
-    /// Opens the file of process `tgid`. `version`: of the program, if its binary told; else the file must.
+    /// Opens the file of process `tgid`. `version`: from the program's binary if known, otherwise derived
+    /// from the file.
     ///
     /// # Errors
-    /// The file is not one of runtime events, or not yet.
+    /// The file does not hold runtime events, or is not initialized yet.
     pub fn open(file: R, tgid: u32, version: Option<Version>) -> Result<Rings<R>, RingError> {
         let layout = Layout::read(&file)?;
         let slots = layout.slots as usize;
@@ -114,7 +116,7 @@ impl<R: ReadAt> Rings<R> {
         Ok(rings)
     }
 
-    /// Passes over what was told before `from`, and over what has been overwritten already: neither is of the recording.
+    /// Skips messages from before `from`, and messages already overwritten. Neither belong to the recording.
     pub fn skip_before(&mut self, from: Timestamp) {
         for (slot, ring) in self.layout.rings(&self.file, &mut self.scratch) {
             let position =
@@ -146,7 +148,7 @@ impl<R: ReadAt> Rings<R> {
         self.teller.version()
     }
 
-    /// What was read so far.
+    /// Statistics so far.
     pub fn tally(&self) -> Tally {
         self.tally
     }
@@ -156,7 +158,7 @@ impl<R: ReadAt> Rings<R> {
         self.found.min(self.layout.words) as f64 / self.layout.words as f64
     }
 
-    /// What the events so far say of the version.
+    /// The version, derived from the messages so far.
     fn survey(&mut self) -> Version {
         let mut evidence = version::Evidence::new(self.layout.customs_offset.is_some());
         for slot in 0..self.layout.slots {
@@ -175,7 +177,7 @@ impl<R: ReadAt> Rings<R> {
         evidence.version()
     }
 
-    /// Passes on what is new, the events of each domain in order.
+    /// Passes on the new messages, those of each domain in order.
     pub fn poll(&mut self, span: Span, sink: &mut dyn FnMut(Event)) {
         let rings = self.layout.rings(&self.file, &mut self.scratch);
         self.found = 0;
@@ -198,7 +200,7 @@ impl<R: ReadAt> Rings<R> {
         let mut from = self.skip_lost(slot, before, ring.head, span, sink);
         while from < ring.tail {
             let (words, _) = self.copy(slot, from, ring.tail);
-            // What the program has written over meanwhile is not what we believe to have read.
+            // Discards the part that the program overwrote during reading.
             let head = self.layout.ring(&self.file, slot).map_or(from, |ring| ring.head);
             if head > from {
                 if head >= ring.tail {
@@ -239,7 +241,7 @@ impl<R: ReadAt> Rings<R> {
         }
     }
 
-    /// From where to read when everything before `head` is gone.
+    /// Position at which to continue after everything before `head` was overwritten.
     fn skip_lost(&mut self, slot: u32, from: u64, head: u64, span: Span, sink: &mut dyn FnMut(Event)) -> u64 {
         if head <= from {
             return from;

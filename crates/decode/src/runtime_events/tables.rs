@@ -4,7 +4,7 @@ use holdup_events::tables::SpanKind;
 
 use super::version::Numbering;
 
-/// Phases of OCaml 5.0 to 5.2; 5.0 and 5.1 end with `domain_resize_heap_reservation`.
+/// Phases of OCaml 5.0 to 5.2. In 5.0 and 5.1, `domain_resize_heap_reservation` is the last one.
 const OLD: &[&str] = &[
     "explicit_gc_set",
     "explicit_gc_stat",
@@ -52,7 +52,7 @@ const OLD: &[&str] = &[
     "compact_release",
 ];
 
-/// Phases since OCaml 5.3; 5.4 added `empty_minor`.
+/// Phases since OCaml 5.3. Version 5.4 added `empty_minor`.
 const NEW: &[&str] = &[
     "explicit_gc_set",
     "explicit_gc_stat",
@@ -106,7 +106,7 @@ const NEW: &[&str] = &[
     "minor_ephe_clean",
 ];
 
-/// Counters. Of 5.0 the first 11, of 5.1 and 5.2 the first 17, of 5.3 and 5.4 the first 26.
+/// Counters. OCaml 5.0 has the first 11, 5.1 and 5.2 the first 17, 5.3 and 5.4 the first 26.
 const COUNTERS: &[&str] = &[
     "force_minor_alloc_small",
     "force_minor_make_vect",
@@ -138,7 +138,7 @@ const COUNTERS: &[&str] = &[
     "minor_promoted_words",
 ];
 
-/// Id of the barrier that stopped threads meet at, and of the spans that it must be within.
+/// Id of the barrier of stopped threads, and ids of the spans that must contain it.
 pub fn barrier_ids(numbering: Numbering) -> (u16, [u16; 2]) {
     let id = |name: &str| phases(numbering).iter().position(|phase| *phase == name).unwrap_or(0) as u16;
     (id("stw_api_barrier"), [id("stw_handler"), id("stw_leader")])
@@ -161,7 +161,7 @@ pub fn counter(id: u16) -> Option<&'static str> {
     COUNTERS.get(usize::from(id)).copied()
 }
 
-/// What the time of a phase is, but for the phases within it.
+/// Kind of a phase's time, without the phases nested in it.
 pub fn phase_kind(name: &str) -> SpanKind {
     match name {
         "stw_api_barrier" | "minor_leave_barrier" => SpanKind::GcWait,

@@ -1,4 +1,4 @@
-//! Rings made by hand: what is overwritten while it is read, what is torn, what contradicts itself.
+//! Synthetic rings: overwritten during reading, incomplete, or inconsistent.
 
 use std::cell::{Cell, RefCell};
 
@@ -11,11 +11,11 @@ const WORDS: u64 = 64;
 const HEADERS: usize = 64;
 const DATA: usize = HEADERS + SLOTS as usize * 80;
 
-/// A file that a program writes: it goes on after each look at a ring's head and tail.
+/// A file that a program writes: it changes after each read of a ring's head and tail.
 struct Living {
     bytes: RefCell<Vec<u8>>,
     looks: Cell<u32>,
-    /// What the program writes at which look.
+    /// The number of the read, and the position that the program writes then.
     writes_at: Option<(u32, u64)>,
 }
 
@@ -90,7 +90,7 @@ fn version() -> Option<Version> {
 
 const ALWAYS: Span = Span { from: Timestamp(0), until: Timestamp(1 << 40) };
 
-/// Values of counters, and how many losses were told.
+/// Values of counters, and the number of losses.
 fn poll(rings: &mut Rings<&Living>) -> (Vec<u64>, usize) {
     let (mut values, mut losses) = (Vec::new(), 0);
     rings.poll(ALWAYS, &mut |event| match event {

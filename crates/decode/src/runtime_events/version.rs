@@ -1,5 +1,6 @@
-//! Which OCaml wrote it. The numbers of phases changed from 5.2 to 5.3, the header's version did not: so the program's
-//! binary is asked first (it holds `Sys.ocaml_version`), then what the file holds.
+//! Version of OCaml that wrote a file. The numbers of phases changed from 5.2 to 5.3, but the version in the
+//! header did not. The program's binary is checked first (it holds `Sys.ocaml_version`), then the file's
+//! content.
 
 use std::collections::BTreeMap;
 
@@ -30,11 +31,11 @@ impl Default for Version {
     }
 }
 
-/// What every program of OCaml 5 has in it: the name of the variable that switches its events on.
+/// A text in every OCaml 5 program: the name of the variable that enables its events.
 const MARK: &[u8] = b"OCAML_RUNTIME_EVENTS_START";
 
 impl Version {
-    /// The version that the binary of an OCaml 5 program names; `None` for other programs.
+    /// The version in the binary of an OCaml 5 program, `None` for other programs.
     pub fn of_binary(bytes: &[u8]) -> Option<Version> {
         if !is_ocaml(bytes) {
             return None;
@@ -54,7 +55,7 @@ impl Version {
     }
 }
 
-/// Whether these are the bytes of a program whose runtime can tell events.
+/// Whether this is the binary of a program whose runtime can write events.
 pub fn is_ocaml(bytes: &[u8]) -> bool {
     // By the first byte, then the rest: a window for each byte takes seconds on a large binary.
     let mut rest = bytes;
@@ -80,7 +81,7 @@ fn is_version(text: &str) -> bool {
     parts.next() == Some("5") && is_number(parts.next()) && is_number(parts.next()) && parts.next().is_none()
 }
 
-/// What the messages of a file say.
+/// Evidence of the version in a file's messages.
 pub struct Evidence {
     has_customs: bool,
     counter_max: Option<u16>,
@@ -96,7 +97,7 @@ pub struct Evidence {
 const DEPTH_MAX: usize = 64;
 
 impl Evidence {
-    /// Of a file that has a place for names of the program's own events, or not.
+    /// `has_customs`: the file has a section for custom event names.
     pub fn new(has_customs: bool) -> Evidence {
         Evidence {
             has_customs,
@@ -108,7 +109,7 @@ impl Evidence {
         }
     }
 
-    /// Looks at one message.
+    /// Evaluates one message.
     pub fn take(&mut self, slot: u32, message: &Message) {
         match message.kind {
             Kind::Counter => self.counter_max = self.counter_max.max(Some(message.id)),

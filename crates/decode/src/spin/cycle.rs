@@ -6,7 +6,7 @@ use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAcc
 
 use super::{Segment, is_pause};
 
-/// A wait is a short loop: longer ways are not looked at.
+/// Maximum length of a wait loop. Longer paths are not searched.
 const LENGTH_MAX: usize = 64;
 /// Nor are more instructions than these.
 const LOOKED_AT_MAX: usize = 512;
@@ -59,8 +59,8 @@ fn successors(instruction: &Instruction) -> impl Iterator<Item = u64> {
     jumps.then(|| instruction.near_branch_target()).into_iter().chain(falls)
 }
 
-/// It may be part of a wait: no call, no system call, no string operation, and what it writes to memory is on the stack,
-/// or tries to take something (an atomic exchange).
+/// Whether the instruction can be part of a wait loop. It must not be a call, system call or string
+/// operation. It writes only to the stack, or attempts to acquire something (an atomic exchange).
 fn leaves_no_trace(instruction: &Instruction) -> bool {
     use FlowControl::{ConditionalBranch, Next, UnconditionalBranch};
     let flow = instruction.flow_control();
@@ -93,7 +93,7 @@ pub fn is_write(access: OpAccess) -> bool {
     matches!(access, OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite)
 }
 
-/// Its memory is a local variable: unoptimised code keeps counters there.
+/// Whether the operand is a local variable. Unoptimised code keeps counters there.
 pub fn is_stack(instruction: &Instruction) -> bool {
     let direct = instruction.memory_index() == Register::None;
     match instruction.memory_base() {
@@ -103,7 +103,7 @@ pub fn is_stack(instruction: &Instruction) -> bool {
     }
 }
 
-/// It writes atomically, and learns what was there: a lock is tried.
+/// Whether the instruction writes atomically and reads the old value, as an attempt to acquire a lock does.
 fn is_attempt(instruction: &Instruction) -> bool {
     instruction.mnemonic() == Mnemonic::Xchg || instruction.has_lock_prefix()
 }

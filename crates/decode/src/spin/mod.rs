@@ -1,10 +1,16 @@
-//! Whether code at an address only waits: a loop around it changes nothing but a counter and asks the same memory over
-//! and over, or tells the CPU that it waits (`pause`). Told from the instructions, never from names.
+//! Detects whether code at an address only waits. Such code is in a loop that changes nothing but a counter
+//! and reads the same memory again, or that executes `pause`. Detection uses the instructions, never names.
 //!
-//! A way from the address back to itself is looked for and tried out on symbols: if memory stays as it is, does each
-//! round find what the round before found? A search or a sum does not: its pointer, or what it adds up, moves on.
-//! A loop that asks for a change between two looks (a sequence lock's reader) is left while memory stays as it is, so
-//! it is no wait either; nor is one that counts until it has what memory says. Loops that wait inside functions that they call are not seen.
+//! A path from the address back to itself is searched and executed on symbolic values. The test is whether
+//! each round repeats the previous one while memory is unchanged. A search or a sum does not, because its
+//! pointer or its result changes.
+//!
+//! Some loops are not reported:
+//!
+//! - A loop that needs a change between two reads (a sequence lock's reader) ends while memory is unchanged,
+//!   so it is not a wait.
+//! - A loop that counts up to a value in memory is not a wait either.
+//! - Loops that wait inside functions that they call are not detected.
 
 mod cycle;
 mod trial;
@@ -21,7 +27,7 @@ use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic};
 pub struct Spin {
     /// How.
     pub how: FrameSpin,
-    /// Address (in the file's own terms) of what is asked, where the code names it.
+    /// Link-time address of the variable that the loop reads, if the code contains it.
     pub watches: Option<u64>,
 }
 
@@ -29,7 +35,7 @@ pub struct Spin {
 #[derive(Clone, Copy)]
 pub struct Segment<'a> {
     bytes: &'a [u8],
-    /// Of its first byte.
+    /// Address of the first byte.
     address: u64,
 }
 
@@ -57,7 +63,7 @@ impl<'a> Segment<'a> {
         (!instruction.is_invalid()).then_some(instruction)
     }
 
-    /// A thread that is at `address` waits, as far as the code tells.
+    /// Whether a thread at `address` is spinning, as far as its code shows.
     pub fn spin_at(&self, address: u64) -> Option<Spin> {
         let trial = cycle::back_to(self, address).and_then(|way| trial::run(&way));
         let pauses = self.has(&PAUSE, address.checked_sub(PAUSE.len() as u64))
@@ -78,7 +84,7 @@ impl<'a> Segment<'a> {
     }
 }
 
-/// It tells the CPU that the program waits.
+/// Whether the instruction marks a spin loop for the CPU.
 fn is_pause(instruction: &Instruction) -> bool {
     matches!(instruction.mnemonic(), Mnemonic::Pause | Mnemonic::Tpause | Mnemonic::Umwait)
 }

@@ -1,4 +1,5 @@
-//! A way around is tried out: each value is a hash of how it was made, memory that nobody here writes stays as it is.
+//! Executes a loop path symbolically. Each value is a hash of its computation. Memory that the path does not
+//! write is constant.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,14 +9,14 @@ use iced_x86::{ConditionCode, Instruction, InstructionInfoFactory, Mnemonic, OpA
 use super::cycle::{is_stack, is_write};
 use super::{Spin, is_pause};
 
-/// After so many rounds whatever settles has settled: values move through few registers.
+/// Number of rounds after which stable values have settled. Values move through few registers.
 const ROUNDS: usize = 6;
 
 /// How a value came about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Value {
     hash: u64,
-    /// It depends on shared memory; where the code names its address, that.
+    /// Set if the value depends on shared memory: its address, if the code contains it.
     asked: Option<Option<u64>>,
 }
 
@@ -42,12 +43,12 @@ struct Machine {
     read: Vec<u64>,
     /// Places written other than by counting or copying.
     made: BTreeSet<Place>,
-    /// What decides whether the loop goes on, as far as that is shared memory: its address, where the code names it, and what it is
-    /// compared with.
+    /// The shared memory that decides whether the loop continues: its address if the code contains it, and
+    /// the value with which it is compared.
     asks: Vec<(Option<u64>, u64)>,
-    /// It cannot go round while memory stays as it is.
+    /// The loop ends while memory is unchanged.
     leaves: bool,
-    /// It stores what it makes of what it read, atomically: it gets something done.
+    /// The loop atomically stores a value computed from its reads, so it makes progress.
     works: bool,
 }
 
@@ -68,7 +69,7 @@ pub fn run(way: &[Instruction]) -> Option<Spin> {
     if machine.leaves || machine.works {
         return None;
     }
-    // Who compares memory with what it counts comes to an end by itself, whatever else it asks.
+    // A loop that compares memory with its own counter ends by itself.
     let asks = machine.asks.first().filter(|_| machine.asks == before.2).map(|asked| asked.0);
     let watches = asks.flatten();
     if way.iter().any(is_pause) {
@@ -192,12 +193,12 @@ impl Machine {
         made
     }
 
-    /// What of it goes where. What is written under a condition counts as written.
+    /// The value that an instruction writes to `place`. A conditional write counts as a write.
     fn result(&self, instruction: &Instruction, place: Place, made: Value) -> Value {
         use Mnemonic::{And, Btr, Bts, Cmpxchg, Mov, Or, Xchg};
         let there = || self.memory(instruction, self.address(instruction));
         match (instruction.mnemonic(), place) {
-            // While nothing changes an attempt fails, and learns what is there.
+            // While memory is unchanged, an attempt fails and reads the current value.
             (Cmpxchg, _) if has_memory(instruction) => there(),
             (Xchg, Place::Register(_)) if has_memory(instruction) => there(),
             (Xchg, Place::Memory(_)) => self.operand(instruction, 1),
@@ -259,7 +260,7 @@ fn has_memory(instruction: &Instruction) -> bool {
     (0..instruction.op_count()).any(|number| instruction.op_kind(number) == OpKind::Memory)
 }
 
-/// Its value is that of its second operand.
+/// Whether the instruction copies its second operand.
 fn is_copy(instruction: &Instruction) -> bool {
     use Mnemonic::{Mov, Movsx, Movsxd, Movzx};
     matches!(instruction.mnemonic(), Mov | Movzx | Movsx | Movsxd) && instruction.op_count() == 2

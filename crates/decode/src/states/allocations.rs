@@ -1,4 +1,4 @@
-//! Which drawn allocation a free ends: the last one at its address in its process.
+//! Matches frees with sampled allocations: a free ends the last allocation at its address in its process.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use holdup_events::event::{Allocated, Freed};
 use holdup_events::tables::AllocationRow;
 use holdup_events::{StackId, ThreadId, Timestamp};
 
-/// Drawn allocations so far.
+/// Sampled allocations so far.
 #[derive(Default)]
 pub(super) struct Allocations {
     rows: Vec<AllocationRow>,
@@ -16,7 +16,7 @@ pub(super) struct Allocations {
 
 impl Allocations {
     pub(super) fn allocated(&mut self, told: &Allocated, thread: ThreadId, stack: StackId) {
-        // What lies there still was freed, and its end is among what was lost.
+        // An allocation still open at this address was freed, and its free event was lost.
         self.end((told.tgid, told.address), told.at, None);
         self.live.insert((told.tgid, told.address), self.rows.len());
         self.rows.push(AllocationRow {

@@ -1,7 +1,8 @@
-//! Which process has a number now, or had it last.
+//! The current or last process of each tgid.
 //!
-//! A number is given again only when the process that had it has no thread left: its first thread may end before the others
-//! (`pthread_exit` in main; any thread may be the first to see `exit_group`), and what is told of the process may come later still.
+//! The kernel reuses a tgid only when its process has no thread left. The first thread may end before the
+//! others (`pthread_exit` in main), and any thread may be the first to see `exit_group`. Events of a process
+//! may arrive even later.
 
 use std::collections::HashMap;
 
@@ -16,25 +17,25 @@ pub(super) struct Bearers {
 #[derive(Debug)]
 struct Bearer {
     process: ProcessId,
-    /// Its first thread has ended.
+    /// The first thread has ended.
     first_ended: bool,
     /// Threads that are known to be there.
     living: u32,
 }
 
 impl Bearers {
-    /// Who bore it last.
+    /// The last process with this tgid.
     pub fn last(&self, tgid: u32) -> Option<ProcessId> {
         self.by_tgid.get(&tgid).map(|bearer| bearer.process)
     }
 
-    /// Who bore it last has no thread left.
+    /// Whether the last process with this tgid has no thread left.
     pub fn is_over(&self, tgid: u32) -> bool {
         self.by_tgid.get(&tgid).is_some_and(|bearer| bearer.first_ended && bearer.living == 0)
     }
 
-    /// A thread that is seen for the first time is of a process that is, too: that of the last bearer is over, or a first thread was
-    /// born, which a process has once.
+    /// Whether a new thread belongs to a new process. That is so if the last process with its tgid has ended,
+    /// or if a first thread is born, because a process has only one.
     pub fn is_new(&self, tid: u32, tgid: u32, began_before: bool) -> bool {
         let is_over = |bearer: &Bearer| bearer.living == 0 || (tid == tgid && !began_before);
         self.by_tgid.get(&tgid).is_some_and(|bearer| bearer.first_ended && is_over(bearer))

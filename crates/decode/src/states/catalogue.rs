@@ -1,4 +1,4 @@
-//! Threads, processes and interned things: all that is small and known only in the end.
+//! Threads, processes and interned values: all small data that is complete only at the end.
 
 use std::collections::HashMap;
 
@@ -19,12 +19,12 @@ use super::thread_words::ThreadWords;
 use crate::accesses::Unread;
 use crate::wait_reason;
 
-/// More distinct waits than this are not told apart any further.
+/// Maximum number of distinct waits.
 const WAITS_MAX: usize = 1 << 22;
 /// More distinct stacks than this are not kept.
 const STACKS_MAX: usize = 1 << 21;
 
-/// What [`super::Builder::finish`] gives: the small tables of the trace.
+/// Result of [`super::Builder::finish`]: the small tables of the trace.
 #[derive(Clone, Debug, Default)]
 pub struct Catalogue {
     /// Row = [`ProcessId`].
@@ -33,11 +33,11 @@ pub struct Catalogue {
     pub threads: Threads,
     /// Row = [`WaitId`].
     pub waits: Waits,
-    /// Row = [`StackId`]; `None` if its definition never came, and for row 0.
+    /// Row = [`StackId`]. `None` if the definition is missing, and for row 0.
     pub stacks: Vec<Option<RawStack>>,
     /// Executable memory.
     pub mappings: Vec<Mapping>,
-    /// Memory that several threads touched, not named yet; sorted by process, then address.
+    /// Memory that several threads accessed, not yet resolved to variables. Sorted by process, then address.
     pub variables: Vec<Variable>,
     /// Samples of which it is not known what memory they touched, since their code is not.
     pub unread: Unread,
@@ -45,21 +45,21 @@ pub struct Catalogue {
     pub syscalls: Vec<SyscallRow>,
     /// Syscalls that were all counted.
     pub calls: Calls,
-    /// Allocations that were drawn, in the order of time.
+    /// Sampled allocations, in time order.
     pub allocations: Vec<AllocationRow>,
-    /// What the kernel counts of threads and CPUs, in the order of the stretches' ends.
+    /// Kernel counts of threads and CPUs, ordered by the end of the interval.
     pub kernel_counts: Vec<KernelCountRow>,
-    /// Page faults that were drawn, in the order of time.
+    /// Sampled page faults, in time order.
     pub faults: Vec<FaultRow>,
-    /// What hardware watchpoints saw, in the order of their ends.
+    /// Results of hardware watchpoints, ordered by their end.
     pub watchpoints: Vec<WatchpointRow>,
-    /// What tasks of runtimes waited for.
+    /// Waits of runtime tasks.
     pub task_waits: TaskWaits,
-    /// Who told spans, counters and marks.
+    /// Lanes of spans, counters and marks.
     pub lanes: Vec<Lane>,
-    /// Their names.
+    /// Names of spans, counters and marks.
     pub names: Vec<TellName>,
-    /// What is missing.
+    /// Known losses.
     pub losses: Vec<Loss>,
     /// Context switches seen.
     pub switches: u64,
@@ -133,13 +133,13 @@ impl Names {
         id
     }
 
-    /// Whose thread it is.
+    /// Process of the thread.
     pub(super) fn process_of(&self, index: usize) -> Option<ProcessId> {
         self.threads.get(index).map(|thread| thread.process)
     }
 
-    /// The row of a process, made up if it is not known; of one that has ended, if its number was not given again: what is told of it
-    /// may come late.
+    /// The row of the last process with this tgid, also if it has ended, because its events may arrive late.
+    /// Added if the tgid is unknown.
     pub(super) fn process(&mut self, tgid: u32) -> ProcessId {
         match self.bearers.last(tgid) {
             Some(id) => id,
@@ -163,8 +163,8 @@ impl Names {
         id
     }
 
-    /// A thread that runs another program takes the number of its process' first thread, which has ended by then (`de_thread` in
-    /// fs/exec.c): it is who has that number now.
+    /// A thread that calls exec takes the tid of its process' first thread, which has ended by then
+    /// (`de_thread` in fs/exec.c). From now on, `tid` means this thread.
     pub(super) fn renumber(&mut self, index: usize, tid: u32) {
         let Some(thread) = self.threads.get_mut(index) else { return };
         self.by_tid.remove(&thread.tid);
@@ -173,7 +173,7 @@ impl Names {
         self.bearers.take_over(tid);
     }
 
-    /// Its process has that number.
+    /// Whether the thread's process has this tgid.
     pub(super) fn is_of(&self, index: usize, tgid: u32) -> bool {
         let process = self.process_of(index).and_then(|process| self.processes.get(process.index()));
         process.is_some_and(|process| process.pid == tgid)
@@ -251,7 +251,7 @@ impl Names {
         }
     }
 
-    /// Its life begins no earlier than that.
+    /// Moves the start of the thread's life to `at`, if it was earlier.
     pub(super) fn let_go(&mut self, id: ThreadId, at: Timestamp) {
         if let Some(thread) = self.threads.get_mut(id.index()) {
             thread.start = thread.start.max(at);
@@ -282,7 +282,8 @@ impl Names {
         };
         self.rounds.add(&wait, raw.value);
         self.thread_words.add(&wait, raw.value);
-        // Of which nothing is known: no row of its own, so that a later look may still tell (Live::refine).
+        // A wait without any information gets no row, so that a later snapshot may still set it
+        // (Live::refine).
         let nothing_known = wait.reason == WaitReason::Unknown && raw.syscall == i32::MIN;
         let wait = match self.wait_ids.get(&wait) {
             _ if nothing_known => WaitId::NONE,
@@ -302,7 +303,7 @@ impl Names {
         }
     }
 
-    /// The row of a stack; it may be defined before or after it is referred to.
+    /// The row of a stack. It may be defined before or after its first reference.
     pub(super) fn intern_stack(&mut self, raw: u64) -> StackId {
         if raw == 0 {
             return StackId::NONE;
@@ -329,7 +330,8 @@ impl Names {
         }
     }
 
-    /// Whose it is. Mappings come in their order: what is mapped behind a process' end is another's.
+    /// The process of a mapping. Mappings arrive in order, so a mapping after a process' end belongs to the
+    /// next process.
     pub(super) fn map(&mut self, raw: RawMapping) -> ProcessId {
         let is_new = self.bearers.is_over(raw.tgid);
         let process = if is_new { self.add_process(raw.tgid) } else { self.process(raw.tgid) };
@@ -337,7 +339,7 @@ impl Names {
         process
     }
 
-    /// The counts of a window come when it is over: a process that has died meanwhile is still meant.
+    /// Counts arrive at the end of their window, and may belong to a process that has exited since.
     pub(super) fn count(&mut self, count: &SyscallCount) {
         let process = self.bearers.last(count.tgid).filter(|_| count.tgid != 0);
         self.syscalls.push(SyscallRow {
@@ -393,7 +395,7 @@ impl Names {
         });
     }
 
-    /// Of a thread that is not known nothing is kept.
+    /// Watchpoints of unknown threads are dropped.
     pub(super) fn watched(&mut self, watched: &Watched) {
         let Some(thread) = self.find(watched.tid) else { return };
         self.watchpoints.push(WatchpointRow {

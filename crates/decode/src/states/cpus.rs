@@ -1,4 +1,4 @@
-//! Who runs on which CPU, as far as the events have told: at most one thread each.
+//! The thread on each CPU, as far as known from events. At most one per CPU.
 
 use holdup_events::{CpuId, Timestamp};
 
@@ -11,7 +11,7 @@ pub struct Occupants {
 }
 
 impl Occupants {
-    /// `index` runs on `cpu` now; returns who was there.
+    /// Puts thread `index` on `cpu`. Returns the thread that was there.
     pub fn put(&mut self, cpu: CpuId, index: usize) -> Option<usize> {
         if cpu == CpuId::NONE {
             return None;
@@ -23,7 +23,7 @@ impl Occupants {
         self.by_cpu.get_mut(slot).and_then(|occupant| occupant.replace(index))
     }
 
-    /// Something is seen on `cpu` at `at`; returns when something was seen there before.
+    /// Records activity on `cpu` at `at`. Returns the time of the previous activity.
     pub fn touch(&mut self, cpu: CpuId, at: Timestamp) -> Option<Timestamp> {
         let slot = usize::from(cpu.0);
         if slot >= self.touched.len() {
@@ -40,17 +40,17 @@ impl Occupants {
         self.touched.get(usize::from(cpu.0)).copied().flatten()
     }
 
-    /// Nobody runs on `cpu` now; returns who was there.
+    /// Clears `cpu`. Returns the thread that was there.
     pub fn take(&mut self, cpu: CpuId) -> Option<usize> {
         self.by_cpu.get_mut(usize::from(cpu.0)).and_then(Option::take)
     }
 
-    /// Who runs on `cpu` now.
+    /// The thread on `cpu`.
     pub fn of(&self, cpu: CpuId) -> Option<usize> {
         self.by_cpu.get(usize::from(cpu.0)).copied().flatten()
     }
 
-    /// Who runs now.
+    /// The running threads.
     pub fn running(&self) -> impl Iterator<Item = usize> + '_ {
         self.by_cpu.iter().flatten().copied()
     }

@@ -1,8 +1,8 @@
 //! The state machine of one thread.
 //!
-//! `open` is the row of the state that the thread is in; it is passed on when the next state
-//! begins, because until then it can still be refined. While the thread runs, `before` is what it did
-//! before, for the row "waits for a CPU" that comes between (see the module above).
+//! `open` is the row of the current state. It is passed on when the next state begins, because it can be
+//! refined until then. While the thread runs, `before` is its previous row, for the row "waits for a CPU" in
+//! between (see the parent module).
 
 use holdup_events::event::{Outcome, Snapshot, SnapshotState, Switch};
 use holdup_events::tables::{Deadline, SliceRow, Steal, TableSink, ThreadState};
@@ -13,25 +13,25 @@ const STEAL_NOISE: Duration = Duration(20_000);
 /// ... and so is less than this share of the slice (1/100).
 const STEAL_NOISE_SHARE: u64 = 100;
 
-/// The kernel's clock is hardly further behind a switch than this (interrupt handlers run between the wakeup and
-/// the switch that it causes); more is taken for stolen time.
+/// Maximum delay of a switch after the kernel's clock update. Interrupt handlers run between the wakeup and
+/// the switch that it causes. A longer delay counts as steal time.
 const CLOCK_BEHIND_MAX: Duration = Duration(300_000);
 
-/// A run queue's clock and that of the events drift apart by less than this share of time (1/10,000; the kernel's
-/// clock is slewed by 500 ppm at the most while it is set, and by some 10 ppm else).
+/// Bound on the drift between a run queue's clock and the events' clock, as a share of time (1/10,000). The
+/// kernel slews its clock by at most 500 ppm while it is being set, and by about 10 ppm otherwise.
 const CLOCK_DRIFT_SHARE: u64 = 10_000;
 
 /// Two switches differ by no more in how long after the clock was read they are seen, but where the later one is late.
 const SWITCH_AHEAD_MAX: Duration = Duration(1_000);
 
-/// The way out of idle never takes longer than this: some microseconds, but a virtual CPU that halted may have to wait
-/// for its own turn first.
+/// Maximum time to leave idle. It is usually some microseconds, but a halted virtual CPU may have to wait for
+/// its turn on the host.
 const IDLE_EXIT_MAX: Duration = Duration(10_000_000);
 
-/// Where what is missing may concern a thread until its next record tells.
+/// End of a doubt that lasts until the thread's next record.
 pub(super) const UNTIL_TOLD: Timestamp = Timestamp(u64::MAX);
 
-/// What is known of a wait: interned, with its stack.
+/// A wait: interned, with its stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waited {
     /// For what.
@@ -42,14 +42,14 @@ pub struct Waited {
     pub every: u16,
 }
 
-/// What the thread does now.
+/// Current state of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Now {
     /// On a CPU. `seen`: its arrival was an event, not a guess.
     Running {
         /// Where.
         cpu: CpuId,
-        /// Its arrival was seen.
+        /// The switch to the thread was recorded.
         seen: bool,
     },
     /// Off CPU: waits for a CPU, is blocked, or is not followed.
@@ -61,11 +61,11 @@ pub enum Now {
 /// One living thread.
 #[derive(Debug)]
 pub struct Live {
-    /// Its row.
+    /// The thread's row.
     pub id: ThreadId,
-    /// It is followed.
+    /// The thread's states are recorded.
     pub target: bool,
-    /// What it does now.
+    /// Current state.
     pub now: Now,
     pub(super) open: SliceRow,
     before: Option<SliceRow>,
@@ -82,15 +82,15 @@ pub struct Live {
     pub(super) queued_ahead: Duration,
     /// Wall time of its last run that the kernel accounted neither to it nor, as far as is known, to its wait for a CPU.
     unaccounted: Unaccounted,
-    /// It has not run yet.
+    /// The thread has not run yet.
     newborn: bool,
-    /// When the kernel first let it run, as its counter told when that was over.
+    /// When the kernel put the new thread on a run queue, from its counter.
     pub(super) let_go_at: Option<Timestamp>,
-    /// When the wait that began last is over by itself. Told with its slice, which may turn out to have no length.
+    /// Timeout of the last wait. Emitted with its slice, which may turn out to have no length.
     due: Option<Timestamp>,
 }
 
-/// What a run took longer than the kernel accounted: stolen, or the beginning of the wait that followed it.
+/// Wall time of a run that the kernel did not account: steal time, or the start of the following wait.
 #[derive(Clone, Copy, Debug, Default)]
 struct Unaccounted {
     /// Beginning of the run.
@@ -102,7 +102,7 @@ struct Unaccounted {
 }
 
 impl Unaccounted {
-    /// Up to `most` of it was waiting for a CPU; returns how much.
+    /// Attributes up to `most` of it to waiting for a CPU. Returns the attributed time.
     fn give(&mut self, most: Duration) -> Duration {
         let given = most.min(self.left);
         self.left = self.left.saturating_sub(given);
@@ -110,7 +110,7 @@ impl Unaccounted {
         given
     }
 
-    /// What is left was stolen, if it is more than the jitter of two clocks.
+    /// The remaining time is steal time, if it exceeds the jitter between the two clocks.
     fn stolen(self, thread: ThreadId) -> Option<Steal> {
         let is_jitter = self.left <= STEAL_NOISE || self.left.0 <= self.wall.0 / STEAL_NOISE_SHARE;
         (!is_jitter).then_some(Steal { thread, slice_start: self.start, stolen: self.left })
@@ -158,7 +158,7 @@ impl Live {
         }
     }
 
-    /// First met in a snapshot: what it does has begun before the recording.
+    /// The first record of the thread is a snapshot: its state began before the recording.
     pub fn be_found(&mut self, snapshot: &Snapshot, waited: Waited) {
         self.exec_ns = snapshot.exec_ns;
         self.queue_ns = snapshot.queue_ns;
@@ -174,7 +174,7 @@ impl Live {
         }
     }
 
-    /// Another look at a known thread: a wait that was not known is now; counters make pending rows exact.
+    /// A further snapshot of a known thread: sets an unknown wait. Counters make pending rows exact.
     pub fn refine(&mut self, snapshot: &Snapshot, waited: Waited, sink: &mut dyn TableSink) {
         match snapshot.state {
             SnapshotState::Blocked(_)
@@ -199,14 +199,14 @@ impl Live {
         self.open.stack_every = waited.every;
     }
 
-    /// Somebody made it runnable; only the last wakeup before it runs counts.
+    /// The thread was made runnable. Only the last wakeup before it runs counts.
     pub fn woken(&mut self, at: Timestamp) {
         if self.now == Now::Off {
             self.woken_at = Some(at);
         }
     }
 
-    /// It begins to run on `cpu`.
+    /// The thread begins to run on `cpu`.
     pub fn arrive(&mut self, cpu: CpuId, at: Timestamp, sink: &mut dyn TableSink) {
         let at = at.max(self.open.start);
         if self.open.state.waits_for_cpu() {
@@ -222,12 +222,13 @@ impl Live {
         self.now = Now::Running { cpu, seen: true };
     }
 
-    /// When it left its CPU by the kernel's account, if `switch` is what takes that from it.
+    /// When the thread left its CPU according to the kernel, if `switch` is its switch away.
     ///
-    /// The kernel goes by its run queue's clock, which is read some hundred nanoseconds before the tracepoint; a wakeup
-    /// that preempts has it read then, and not a second time in the switch (`rq_clock_skip_update` in
-    /// kernel/sched/core.c). Taking that moment, running and run-queue times are those of `schedstat`. Only lengths by
-    /// that clock are known: what follows another run on the same CPU hangs together with it.
+    /// The kernel uses its run queue's clock, which is read some hundred nanoseconds before the tracepoint. A
+    /// preempting wakeup reads it at the wakeup, and the switch does not read it again
+    /// (`rq_clock_skip_update` in kernel/sched/core.c). With this time, running and run-queue times equal
+    /// those of `schedstat`. Only durations are known by that clock, so consecutive runs on a CPU depend on
+    /// each other.
     pub fn left_at(&self, switch: &Switch) -> Timestamp {
         let Now::Running { cpu, seen: true } = self.now else { return switch.at };
         if cpu != switch.cpu || self.doubt.is_some() {
@@ -252,16 +253,16 @@ impl Live {
         if is_ahead { (left - drift).max(seen) } else { seen }
     }
 
-    /// Without that clock, the CPU time accounted to it stands in for what it ran; time that interrupt handlers and the
-    /// hypervisor took from it then counts as waiting.
+    /// Without that clock, the accounted CPU time replaces the run time. Time taken by interrupt handlers and
+    /// the hypervisor then counts as waiting.
     fn left_when_accounted(&self, accounted_ns: u64, switch: &Switch) -> Timestamp {
         let behind = switch.at.since(self.open.start).saturating_sub(Duration(accounted_ns));
         let is_preempted = matches!(switch.outcome, Outcome::Preempted | Outcome::Yielded);
         if is_preempted && behind <= CLOCK_BEHIND_MAX { switch.at - behind } else { switch.at }
     }
 
-    /// Its beginning is not settled when the thread arrives: it lost its CPU while it could run on, or has just been
-    /// forked, and the kernel's counter will tell since when it waited.
+    /// Whether the start of `row` is still open when the thread arrives. The thread lost its CPU while
+    /// runnable, or was just forked. The kernel's counter will give the start of its wait.
     fn is_begun_by_counter(&self, row: &SliceRow) -> bool {
         let by_counter = match row.state {
             ThreadState::Preempted | ThreadState::Yielded => true,
@@ -271,14 +272,14 @@ impl Live {
         by_counter && self.queue_ns.is_some()
     }
 
-    /// It arrived on an idle CPU, of which `idle` tells since when that was so.
+    /// The thread arrived on a CPU that was idle since `idle`.
     pub fn found_cpu_idle(&mut self, idle: Option<Timestamp>) {
         self.idle_since = idle;
     }
 
-    /// A thread that wakes an idle CPU runs, by the kernel's account, from the moment it was put on the run queue:
-    /// the switch does not update the clock a second time, and the way out of idle, some microseconds, counts as
-    /// its own. Taking that moment, running times are those of `schedstat`.
+    /// A thread that wakes an idle CPU runs, according to the kernel, from the time it was put on the run
+    /// queue. The switch does not update the clock again, so leaving idle (some microseconds) counts as run
+    /// time. With this start, running times equal those of `schedstat`.
     fn begin_at_the_kernels_moment(&mut self, at: Timestamp, ran: Option<Duration>) {
         let (Some(ran), Some(idle_since)) = (ran, self.idle_since.take()) else { return };
         if !matches!(self.now, Now::Running { seen: true, .. }) {
@@ -289,11 +290,12 @@ impl Live {
         self.open.start = (self.open.start - ahead).max(before.start).max(idle_since).min(self.open.start);
     }
 
-    /// When it began to run, if its arrival was hidden from us but its counters tell: some machines run no
-    /// tracing in the context of certain processes, so that a switch from those is not seen.
+    /// When the thread began to run, from its counters, if its arrival was not recorded. Some machines run no
+    /// tracing in the context of certain processes, so switches away from these are not seen.
     ///
-    /// It left at `open.start`, and it leaves now; between, by the kernel's account, it ran for Δexec. If no event
-    /// is known to be missing, that was one run, up to now; and if it waited for a CPU before, Δqueue must agree.
+    /// The thread left at `open.start`, and leaves again now. In between, it ran for Δexec according to the
+    /// kernel. If no event is known to be missing, that was one run up to now. If the thread waited for a CPU
+    /// before, Δqueue must agree.
     pub fn hidden_arrival(
         &self,
         switch: &Switch,
@@ -324,14 +326,15 @@ impl Live {
         if agrees || !self.open.state.waits_for_cpu() {
             return Some(arrived);
         }
-        // It left no CPU meanwhile, for that would have been seen in its own context: what the kernel accounted neither
-        // to it nor to its wait was taken from it while it ran. More than that must not be made of it.
+        // The thread left no CPU in between, because that is always recorded in its own context. Time that
+        // the kernel accounted neither to the thread nor to its wait is therefore steal time. Steal time is
+        // limited to the run.
         let stolen = waited.saturating_sub(queued);
         (waited > queued && stolen <= ran).then(|| (self.open.start + queued).max(earliest))
     }
 
-    /// It is seen to leave `cpu`, so it ran there, though its arrival was not seen: since the beginning
-    /// if it is the first thing seen of that CPU, else since when is not known.
+    /// The thread leaves `cpu`, so it ran there, but its arrival was not recorded. If this is the first event
+    /// of the CPU, the thread ran since the start. Otherwise the start is unknown.
     pub fn arrive_unseen(&mut self, cpu: CpuId, first_on_cpu: bool, at: Timestamp, sink: &mut dyn TableSink) {
         match self.now {
             Now::Running { cpu: CpuId::NONE, .. } if !first_on_cpu => {}
@@ -355,7 +358,7 @@ impl Live {
         }
     }
 
-    /// It ran, and now certainly does not, but we did not see it leave.
+    /// The thread is not running any more, but its departure was not recorded.
     pub fn vanish(&mut self, at: Timestamp, sink: &mut dyn TableSink) {
         self.settle_before(None, sink);
         let from = self.doubt.map_or(at, |(from, _)| from.min(at)).max(self.open.start);
@@ -366,7 +369,7 @@ impl Live {
         self.queue_ns = None;
     }
 
-    /// It stops running at `at`: its running row is complete, and what came before it is known exactly.
+    /// The thread stops running at `at`. Its running row is complete, and the row before becomes exact.
     pub fn leave(&mut self, at: Timestamp, switch: &Switch, sink: &mut dyn TableSink) {
         let Switch { exec_ns, queue_ns, clock_ran_ns, .. } = *switch;
         let ran = match (exec_ns, self.exec_ns) {
@@ -391,7 +394,7 @@ impl Live {
         self.now = Now::Off;
     }
 
-    /// What it does after [`Live::leave`].
+    /// Sets the state after [`Live::leave`].
     pub fn become_after(
         &mut self,
         outcome: &Outcome,
@@ -433,13 +436,13 @@ impl Live {
         }
     }
 
-    /// The recording ends: passes on what is known.
+    /// The recording ends: passes on the known rows.
     pub fn close(&mut self, end: Timestamp, sink: &mut dyn TableSink) {
-        // Events are missing up to the end: what it was seen to do last is not what it did since.
+        // Events are missing up to the end, so the last known state may have changed.
         let mut lost = self.doubt.filter(|(from, to)| self.target && *from < end && *to >= end);
         let has_arrived = matches!(self.now, Now::Running { seen: true, .. });
         if has_arrived && lost.is_some_and(|(from, to)| to == UNTIL_TOLD && from < self.open.start) {
-            // It was seen again: what it does now is known, and what it did meanwhile is not.
+            // The thread was seen again: its current state is known, but its state in the gap is not.
             self.settle_doubt(end, None, sink);
             lost = None;
         }
@@ -461,10 +464,10 @@ impl Live {
         self.now = Now::Gone;
     }
 
-    /// Writes what came between `before` and the running row that is open.
+    /// Writes the rows between `before` and the open running row.
     ///
-    /// A thread was put on a run queue `Δqueue` before it ran: Δ of the kernel's own `sched_info.run_delay`. Without
-    /// that counter the waking tells, a little early (IPI).
+    /// A thread was put on a run queue `Δqueue` before it ran, by the kernel's `sched_info.run_delay`.
+    /// Without that counter, the wakeup is used, which is slightly too early (IPI).
     fn settle_before(&mut self, queue_ns: Option<u64>, sink: &mut dyn TableSink) {
         let before = self.before.take();
         match before {
@@ -478,8 +481,8 @@ impl Live {
         self.settle_steal(sink);
     }
 
-    /// Interrupt handlers may run for long between the wakeup that preempts and the switch. The kernel counts that as
-    /// waiting, and never as running; see [`Live::preempted_before`].
+    /// Interrupt handlers may run for long between the preempting wakeup and the switch. The kernel counts
+    /// that time as waiting, never as running. See [`Live::preempted_before`].
     fn settle_preempted(&mut self, row: SliceRow, queue_ns: Option<u64>, sink: &mut dyn TableSink) {
         let mut start = row.start;
         if let (Some(now), Some(before)) = (queue_ns, self.queue_ns) {
@@ -489,8 +492,8 @@ impl Live {
         sink.slice(SliceRow { start, ..row });
     }
 
-    /// Between the fork and the moment at which the kernel puts the new thread on a run queue it is the parent that
-    /// works (`kernel_clone` in kernel/fork.c): the thread's life begins after that.
+    /// Between the fork and the enqueueing of the new thread, the parent works (`kernel_clone` in
+    /// kernel/fork.c). The thread's life begins after that.
     fn settle_newborn(&mut self, row: SliceRow, queue_ns: Option<u64>, sink: &mut dyn TableSink) {
         self.newborn = false;
         let mut start = row.start;
@@ -546,7 +549,7 @@ impl Live {
                 self.now = Now::Off;
             }
         } else if ran.is_none_or(|ran| ran.0.saturating_sub(STEAL_NOISE.0) > wall.0) {
-            // It ran meanwhile, unseen: what it did in the gap and up to this arrival is not known.
+            // The thread ran unrecorded: its states in the gap and up to this arrival are unknown.
             let certain = self.before.map_or(self.open.start, |before| before.start);
             self.before = self.before.filter(|row| self.is_begun_by_counter(row));
             self.settle_before(None, sink);
@@ -555,7 +558,7 @@ impl Live {
         }
     }
 
-    /// From `at` on the thread is in `state`; what was open until then is passed on.
+    /// Changes the state at `at`. The open row is passed on.
     fn turn_into(&mut self, state: ThreadState, at: Timestamp, sink: &mut dyn TableSink) {
         if self.open.start < at {
             self.pass_on(sink);
@@ -587,7 +590,7 @@ pub struct Lives {
 }
 
 impl Lives {
-    /// Adds one; returns its index.
+    /// Adds a thread. Returns its index.
     pub fn push(&mut self, live: Live) -> usize {
         self.all.push(live);
         self.all.len() - 1

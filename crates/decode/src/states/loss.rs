@@ -7,8 +7,8 @@ use super::Builder;
 use super::live::{Now, UNTIL_TOLD};
 
 impl Builder<'_> {
-    /// Scheduler records of a CPU are missing: a followed thread that ran there may have left, and one that
-    /// did not run may have run there. Its next records will tell, by the kernel's counters.
+    /// Scheduler records of a CPU are missing. A recorded thread that ran there may have left, and one that
+    /// did not run may have run there. The kernel's counters in its next records resolve this.
     pub(super) fn doubt(&mut self, loss: &Loss) {
         let is_journals = loss.source == "journal";
         if loss.source == "proc" || is_journals {
@@ -24,7 +24,7 @@ impl Builder<'_> {
                 Now::Gone => false,
             };
             if concerned {
-                // What a journal lacks may be anything that a thread did, also what it did last.
+                // A journal may lack any event of a thread, including the last one.
                 let end = if is_journals { UNTIL_TOLD } else { loss.end };
                 let (from, to) = live.doubt.unwrap_or((loss.start, end));
                 live.doubt = Some((from.min(loss.start), to.max(end)));

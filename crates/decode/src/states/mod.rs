@@ -1,12 +1,12 @@
-//! Events, in the order of time → slices that tile each thread's life, wakeups, samples.
+//! Events in time order → slices that tile each thread's life, wakeups, samples.
 //!
-//! The state machine of one thread is in [`live`]; names, processes and interned things in
-//! [`catalogue`]; threads that are only polled in [`polled`]. Rows go to a [`TableSink`] as soon as
-//! nothing can change them, so memory grows with threads and distinct waits, not with events.
+//! The state machine of one thread is in [`live`]. Names, processes and interned values are in [`catalogue`].
+//! Threads that are only polled are in [`polled`]. Rows go to a [`TableSink`] as soon as they are final, so
+//! memory grows with threads and distinct waits, not with events.
 //!
-//! When a thread is switched in, the kernel's counter of its run-queue delay tells exactly how
-//! long it had waited, but we read it only when it is switched out again: so the row "waits for a
-//! CPU" is written then, before the row "running", and a preempted thread's begins where the counter says.
+//! The kernel's run-queue delay counter gives the exact wait for a CPU at the time when a thread is switched
+//! in. It is read only when the thread is switched out again. The row "waits for a CPU" is therefore written
+//! then, before the row "running". A preempted thread's wait begins where the counter puts it.
 
 mod allocations;
 mod bearers;
@@ -59,8 +59,8 @@ pub struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    /// A builder for a recording from one moment to the other. `polled`: its rung is /proc polling. What memory samples touch
-    /// is told from `files`.
+    /// A builder for a recording of the given interval. `polled`: its backend polls /proc. `files` is used to
+    /// decode the memory accesses of samples.
     pub fn new((start, end): (Timestamp, Timestamp), polled: bool, files: &'a dyn Files) -> Builder<'a> {
         let end = end.max(start);
         Builder {
@@ -147,7 +147,7 @@ impl<'a> Builder<'a> {
         self.born(tid, tgid, start, true)
     }
 
-    /// The thread that has `tid`, or had it last: what is told of the dead may come late.
+    /// The current or last thread with this `tid`. Events of a dead thread may arrive late.
     fn last_of(&mut self, tid: u32, tgid: u32) -> usize {
         match self.names.find(tid) {
             Some(index) => index,
@@ -178,9 +178,8 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// When `switch` was by the kernel's account, see [`Live::left_at`]: not before anything else that is known of this
-    /// CPU and of the thread that leaves it, each of which may have been seen quicker, and within the recording, in which it
-    /// was seen.
+    /// When `switch` happened according to the kernel, see [`Live::left_at`]. The result is not before any
+    /// other known event of this CPU or of the leaving thread, and lies within the recording.
     fn kernels_moment(&mut self, switch: &Switch) -> Timestamp {
         let earliest = self.occupants.touched(switch.cpu).unwrap_or(self.start).max(self.start);
         let moment = match self.names.find(switch.prev_tid).filter(|_| switch.prev_tid != 0) {
@@ -233,8 +232,8 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Who leaves a CPU. A thread that takes the number of its process' first thread, which has ended, is about to run another program:
-    /// between there may be switches.
+    /// The thread that leaves a CPU. A thread that takes the tid of its process' ended first thread is about
+    /// to exec. Switches may occur in between.
     fn leaver(&mut self, switch: &Switch, sink: &mut dyn TableSink) -> usize {
         let (tid, tgid) = (switch.prev_tid, switch.prev_tgid);
         let first_ended = tid == tgid && self.names.find(tid).is_some_and(|first| self.is_gone(first));
@@ -248,7 +247,8 @@ impl<'a> Builder<'a> {
         index
     }
 
-    /// The thread has the number `tid` from now on; who had it, if it was not seen to end, does so.
+    /// The thread has the tid `tid` from now on. The previous thread with it ends, if its end was not
+    /// recorded.
     fn take_over(&mut self, index: usize, tid: u32, at: Timestamp, sink: &mut dyn TableSink) {
         if let Some(first) = self.names.find(tid).filter(|first| *first != index && !self.is_gone(*first)) {
             self.ends(first, at, sink);
@@ -376,7 +376,8 @@ impl<'a> Builder<'a> {
                 index
             }
             _ => match self.names.find(change.tid) {
-                // Who takes the number of a first thread that has ended is named before it is known to be another.
+                // A thread that takes the tid of an ended first thread is renamed before the exec event
+                // arrives.
                 Some(index) if change.change == LifecycleChange::Rename && self.is_gone(index) => return,
                 Some(index) => index,
                 None if change.change == LifecycleChange::Exit => return,

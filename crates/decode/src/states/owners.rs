@@ -1,29 +1,30 @@
-//! Which threads are whose lane's, found by who was running when the lane told something.
+//! Assigns threads to lanes, by the threads that were running at the lane's reports.
 //!
-//! A lane tells only while one of its threads runs, and a thread tells for one lane only. So a moment at which one
-//! thread of the process ran alone says whose it is; what that explains leaves other moments with one candidate.
+//! A lane reports only while one of its threads runs, and a thread reports for one lane only. If only one
+//! thread of the process was running at a report, it therefore belongs to the lane. Each assignment can leave
+//! a single candidate at other reports.
 
 use std::collections::{BTreeMap, HashMap};
 
 use holdup_events::ThreadId;
 
-/// Distinct sets of running threads that are kept; with more, what is known is decided first.
+/// Maximum number of distinct sets of running threads. Assignments are decided before it is exceeded.
 const SETS_MAX: usize = 1 << 16;
 
-/// Who ran at one moment: a row of [`Owners`]; 0 nobody.
+/// The threads running at one time: a row of [`Owners`]. 0 is the empty set.
 pub type SetId = u32;
 
-/// Evidence, and what follows from it.
+/// Evidence, and the assignments derived from it.
 #[derive(Default)]
 pub struct Owners {
     sets: Vec<Vec<ThreadId>>,
     ids: HashMap<Vec<ThreadId>, SetId>,
-    /// How often a lane told something while these ran.
+    /// Number of reports of a lane with these threads running.
     evidence: BTreeMap<(u32, SetId), u64>,
     lane_of: BTreeMap<ThreadId, u32>,
-    /// What each thread explains of its lane.
+    /// Number of its lane's reports that each thread explains.
     explained: BTreeMap<ThreadId, u64>,
-    /// Evidence of lanes that was decided and dropped: told, matched.
+    /// Dropped evidence of lanes: number of reports, and number with a known thread.
     past: BTreeMap<u32, (u64, u64)>,
 }
 
@@ -55,12 +56,12 @@ impl Owners {
         }
     }
 
-    /// A lane told something while these ran.
+    /// Records a report of `lane` with these threads running.
     pub fn note(&mut self, lane: u32, set: SetId) {
         *self.evidence.entry((lane, set)).or_default() += 1;
     }
 
-    /// It is time to decide: there are too many sets.
+    /// Whether there are too many sets, and assignments must be decided.
     pub fn is_full(&self) -> bool {
         self.sets.len() >= SETS_MAX
     }
@@ -74,7 +75,7 @@ impl Owners {
         self.sets.get(set as usize).map_or(&[], Vec::as_slice)
     }
 
-    /// Gives each thread to the lane that it speaks for. What was decided before stays.
+    /// Assigns threads to lanes. Earlier assignments are kept.
     pub fn decide(&mut self) {
         while let Some((thread, lane)) = self.alone().or_else(|| self.likeliest()) {
             self.lane_of.insert(thread, lane);
@@ -105,7 +106,7 @@ impl Owners {
         self.members(set).iter().copied().filter(move |thread| self.lane_of.get(thread) == Some(&lane))
     }
 
-    /// Evidence that no thread explains yet: the lane, who may, and how often.
+    /// Evidence not yet explained by a thread: the lane, its candidates, and the number of reports.
     fn open(&self) -> impl Iterator<Item = (u32, Vec<ThreadId>, u64)> + '_ {
         self.evidence.iter().filter(|((lane, set), _)| self.own(*lane, *set).next().is_none()).map(
             |((lane, set), count)| {
@@ -115,7 +116,7 @@ impl Owners {
         )
     }
 
-    /// The thread and lane of which moments with no other candidate say most.
+    /// The thread and lane with the most reports that have no other candidate.
     fn alone(&self) -> Option<(ThreadId, u32)> {
         let mut counts: BTreeMap<(ThreadId, u32), u64> = BTreeMap::new();
         for (lane, free, count) in self.open() {
@@ -126,7 +127,7 @@ impl Owners {
         most(&counts)
     }
 
-    /// Where no moment has one candidate only: who explains most.
+    /// The thread and lane with the most reports, for the case that each report has several candidates.
     fn likeliest(&self) -> Option<(ThreadId, u32)> {
         let mut counts: BTreeMap<(ThreadId, u32), u64> = BTreeMap::new();
         for (lane, free, count) in self.open() {
@@ -137,7 +138,8 @@ impl Owners {
         most(&counts)
     }
 
-    /// The thread that told something for `lane` while these ran; the lane's usual one if none of them is its own.
+    /// The thread that reported for `lane` with these threads running. If none of them belongs to the lane,
+    /// its most frequent thread.
     pub fn thread(&self, lane: u32, set: SetId) -> Option<ThreadId> {
         let usual = |thread: &ThreadId| self.explained.get(thread).copied().unwrap_or(0);
         let own = self.own(lane, set).max_by_key(|thread| (usual(thread), std::cmp::Reverse(*thread)));
@@ -147,7 +149,7 @@ impl Owners {
         })
     }
 
-    /// How many things a lane told, and of how many the thread is known.
+    /// Number of a lane's reports, and number of those with a known thread.
     pub fn matched(&self, lane: u32) -> (u64, u64) {
         let (mut told, mut matched) = self.past.get(&lane).copied().unwrap_or_default();
         for ((_, set), count) in self.evidence.range((lane, 0)..=(lane, SetId::MAX)) {
@@ -158,7 +160,7 @@ impl Owners {
     }
 }
 
-/// The entry with the greatest count; of equal ones the first.
+/// The entry with the greatest count. If several are equal, the first.
 fn most(counts: &BTreeMap<(ThreadId, u32), u64>) -> Option<(ThreadId, u32)> {
     counts.iter().max_by_key(|(key, count)| (**count, std::cmp::Reverse(**key))).map(|(key, _)| *key)
 }
@@ -183,7 +185,7 @@ mod tests {
 
     #[test]
     fn who_runs_alone_tells_for_itself_and_the_rest_follows() {
-        // Thread 1 always runs; 2 and 3 are two threads of one lane that take turns.
+        // Thread 1 always runs. Threads 2 and 3 belong to one lane and take turns.
         let owners = owners(&[(7, &[1], 2), (7, &[1, 2], 50), (8, &[1, 2], 500), (8, &[1, 3], 400)]);
         assert_eq!([1, 2, 3].map(|thread| lane_of(&owners, thread)), [Some(7), Some(8), Some(8)]);
         assert_eq!((owners.matched(7), owners.matched(8)), ((52, 52), (900, 900)));
@@ -194,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_stray_moment_does_not_steal_a_thread() {
-        // Once lane 8 seems to tell while thread 1 ran alone: its own thread had just left.
+        // Lane 8 reports once while only thread 1 runs, because its own thread had just left.
         let owners = owners(&[(7, &[1], 1000), (8, &[1], 1), (8, &[2], 1000)]);
         assert_eq!([1, 2].map(|thread| lane_of(&owners, thread)), [Some(7), Some(8)]);
         assert_eq!(owners.matched(8), (1001, 1000));

@@ -1,5 +1,5 @@
-//! Threads that are only polled (the /proc rung): what happened between two looks is estimated
-//! from the kernel's counters, so that totals are right though the order within a step is not known.
+//! Threads that are only polled (backend `proc`). States between two polls are estimated from the kernel's
+//! counters. Totals are correct, but the order within a step is unknown.
 
 use holdup_events::event::{Snapshot, SnapshotState};
 use holdup_events::tables::{SliceRow, TableSink, ThreadState};
@@ -7,18 +7,18 @@ use holdup_events::{CpuId, Duration, Timestamp};
 
 use super::live::{Live, Now, Waited};
 
-/// One look at one thread.
+/// One poll of one thread.
 #[derive(Clone, Copy, Debug)]
 pub struct Look {
     /// When.
     pub at: Timestamp,
-    /// Before this nobody had looked in time.
+    /// Up to this time, polls were late.
     pub late_until: Option<Timestamp>,
 }
 
 impl Live {
-    /// Fills the time since the last look. After a late one, a thread that waits for the same as before is taken to
-    /// have done so all the time; of any other it is not known what it waited for.
+    /// Fills the time since the last poll. After a late poll, a thread with an unchanged wait is assumed to
+    /// have waited all the time. For any other thread, the wait is unknown.
     pub fn poll(&mut self, look: Look, snapshot: &Snapshot, waited: Waited, sink: &mut dyn TableSink) {
         let at = look.at;
         let grown = |now: Option<u64>, before: Option<u64>| match (now, before) {
@@ -39,7 +39,7 @@ impl Live {
         let late = look.late_until.is_some_and(|until| (since..=at).contains(&until) && since < until);
         let same = matches!(snapshot.state, SnapshotState::Blocked(_))
             && (self.open.state, self.open.wait) == (ThreadState::Blocked, waited.wait);
-        // A source that does not see why a thread is off its CPU says so.
+        // The source does not record why a thread is off its CPU.
         let rest = match snapshot.state {
             SnapshotState::Untracked => ThreadState::Unknown,
             _ if queues => ThreadState::Runnable,
@@ -67,8 +67,8 @@ impl Live {
         self.open = row;
     }
 
-    /// What the kernel adds to a thread's waiting for CPUs, without what was known before it said so. `known`: so much is
-    /// known of now.
+    /// The kernel's increase of a thread's run-queue delay, minus the time already attributed. `known`: time
+    /// that is attributed now, before the kernel counts it.
     fn queued_anew(&mut self, queued: Duration, known: Duration) -> Duration {
         if known > Duration::ZERO {
             self.queued_ahead += known;

@@ -1,17 +1,17 @@
-//! Futex words that look like a barrier's counter of rounds, and whether they count.
+//! Futex words that look like a barrier's round counter, and whether they count.
 //!
-//! One wait does not tell: any value that no known lock or queue uses may be a round. A counter changes with each round.
-//! A word on which threads always wait with the same value is a state instead: `parking_lot` waits with 1 and Zig's
-//! mutex with 3 (<https://github.com/ziglang/zig/blob/0.13.0/lib/std/Thread/Mutex.zig>).
+//! A single wait is not conclusive, because any value that no known lock or queue uses may be a round. A
+//! counter changes with each round. A word with a constant value is a state instead: `parking_lot` waits with
+//! 1 and Zig's mutex with 3 (<https://github.com/ziglang/zig/blob/0.13.0/lib/std/Thread/Mutex.zig>).
 
 use std::collections::HashMap;
 
 use holdup_events::tables::Waits;
 use holdup_events::{ProcessId, Wait, WaitReason};
 
-/// So many waits with one value are not of a barrier; fewer may be of one round.
+/// Minimum number of waits with one value that exclude a barrier. Fewer waits may belong to one round.
 const WAITS_MIN: u32 = 8;
-/// More words are not told apart any further: theirs stay barriers.
+/// Maximum number of words that are checked. Others stay barriers.
 const WORDS_MAX: usize = 1 << 20;
 
 /// The values that threads expected on each word.

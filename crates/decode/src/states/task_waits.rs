@@ -8,11 +8,11 @@ use holdup_events::{ProcessId, Timestamp};
 
 use super::Builder;
 
-/// What was told so far.
+/// Task waits so far.
 #[derive(Default)]
 pub(super) struct Tasks {
     all: TaskWaits,
-    /// From when on all are told of a process.
+    /// Start of the open window, by process.
     open: BTreeMap<ProcessId, Timestamp>,
 }
 
@@ -36,7 +36,7 @@ impl Tasks {
 }
 
 impl Builder<'_> {
-    /// A wait that began before the recording did so with it; one that began before looking did with that.
+    /// A wait from before the recording begins with it. A wait from before its window begins with the window.
     pub(super) fn task_wait(&mut self, told: &TaskWait) {
         let waiter = self.last_of(told.tid, told.tgid);
         let waker = (told.waker_tid != 0).then(|| self.last_of(told.waker_tid, told.tgid));

@@ -86,8 +86,9 @@ fn the_kernels_counter_says_when_a_thread_was_queued() {
 #[test]
 fn a_preempting_wakeup_counts_from_the_kernels_moment() {
     use ThreadState::*;
-    // Thread 1 arrives in sight at 100 and loses its CPU at 500; the kernel ceased to account to it at 460, when
-    // it woke thread 2: 40 of the 540 that it then waited lie before the switch.
+    // The thread's first switch to a CPU is at 100, and it loses its CPU at 500. The kernel stopped its
+    // accounting at 460, when it woke thread 2. The thread then waited for 540, and 40 of these lie before
+    // the switch.
     let trace = trace(vec![
         found(1, SnapshotState::Blocked(Box::default())),
         found(2, SnapshotState::Blocked(Box::default())),
@@ -166,7 +167,7 @@ fn a_new_threads_life_begins_when_the_kernel_lets_it_go() {
         vec![first, (Running, 300, 500), (Preempted, 500, 600), (Running, 600, 700)]
     };
     assert_eq!(of_new(180), (120, then((Runnable, 120, 300))));
-    // No earlier than the fork, whatever a counter says; and it may have gone at once.
+    // No earlier than the fork, whatever the counter is. The thread may also have run immediately.
     assert_eq!(of_new(400), (100, then((Runnable, 100, 300))));
     assert_eq!(of_new(0), (300, then((Runnable, 300, 300)).split_off(1)));
 }
@@ -174,8 +175,9 @@ fn a_new_threads_life_begins_when_the_kernel_lets_it_go() {
 #[test]
 fn a_switch_long_after_the_preempting_wakeup_is_queueing_as_far_as_the_counter_says() {
     use ThreadState::*;
-    // It ran to 4 ms by its account, its CPU was another's from 9 ms on, and it is back at 12 ms. By the counter it
-    // waited for 6 ms, so for 3 of the 5 ms before the switch; the first 2 were stolen.
+    // By its account, the thread ran until 4 ms. Its CPU went to another thread at 9 ms, and it is back at 12
+    // ms. By the counter, it waited for 6 ms, so for 3 of the 5 ms before the switch. The first 2 ms were
+    // stolen.
     const MS: u64 = 1_000_000;
     let events = |queued| {
         vec![
@@ -193,7 +195,7 @@ fn a_switch_long_after_the_preempting_wakeup_is_queueing_as_far_as_the_counter_s
     assert_eq!(last, [(Preempted, 6 * MS, 12 * MS), (Running, 12 * MS, 13 * MS)]);
     let stolen: Vec<_> = trace.steals.iter().map(|steal| (steal.slice_start.0, steal.stolen.0)).collect();
     assert_eq!(stolen, [(1, 2 * MS - 1)]);
-    // Less than what was seen: the switches say it.
+    // The counter is less than the wait between the switches. The switches are used.
     let trace = assemble(events(2 * MS), manifest());
     assert_eq!(states(&trace, 0)[2], (Preempted, 9 * MS, 12 * MS));
     assert_eq!(trace.steals[0].stolen.0, 5 * MS - 1);
@@ -384,7 +386,7 @@ fn counters_that_no_kernel_counts_to_tell_no_arrival() {
 fn a_hidden_arrival_may_end_a_wait_that_began_before_its_switch() {
     use ThreadState::*;
     let us = |us: u64| us * 1000;
-    // 400 µs of the run up to 1 ms were not accounted; by the counter, 300 of them belong to the wait.
+    // 400 µs of the run up to 1 ms were not accounted. By the counter, 300 of them belong to the wait.
     let trace = assemble(
         vec![
             found(1, SnapshotState::Running(CpuId(0))),
@@ -452,7 +454,7 @@ fn a_reused_number_is_another_thread() {
     assert_eq!(lives, [(100, 200), (300, END)]);
 }
 
-/// A look of the /proc rung at thread 1.
+/// A poll of thread 1 by the backend `proc`.
 fn poll(at: u64, state: SnapshotState, exec: u64, queue: u64) -> Event {
     Event::Snapshot(Snapshot {
         at: Timestamp(at),
@@ -502,7 +504,8 @@ fn a_wait_for_a_cpu_over_many_polls_is_all_told() {
     for (state, start, end) in states(&polled(events), 0) {
         *sums.entry(format!("{state:?}")).or_insert(0) += end - start;
     }
-    // Of the 120, 100 were seen before the counter told them; what the first step leaves open may have been a wait.
+    // 100 of the 120 were seen before the counter included them. The unattributed part of the first step may
+    // have been a wait.
     let expected =
         [(format!("{Blocked:?}"), 20), (format!("{Runnable:?}"), 120), (format!("{Running:?}"), 60)];
     assert_eq!(sums.into_iter().collect::<Vec<_>>(), expected.map(|(state, ns)| (state, ns)));
@@ -616,8 +619,8 @@ fn any_event() -> impl Strategy<Value = Event> {
 }
 
 proptest! {
-    /// Whatever the events say, and whenever the recording begins among them: a wait's end by itself is told once, of a slice; so
-    /// is what was stolen.
+    /// For any events and any start of the recording, each timeout is emitted once and for a slice. The same
+    /// holds for steal time.
     #[test]
     fn each_deadline_is_of_one_wait_and_each_steal_of_one_run(mut events in proptest::collection::vec(any_event(), 0..80), start in 0..END / 2) {
         events.sort_by_key(Event::at);
@@ -637,7 +640,7 @@ proptest! {
         }
     }
 
-    /// Whatever the events say: slices tile each life, and a CPU runs at most one thread.
+    /// For any events, slices tile each life, and a CPU runs at most one thread.
     #[test]
     fn slices_tile_and_cpus_run_one_thread(mut events in proptest::collection::vec(any_event(), 0..80), sorted in any::<bool>()) {
         if sorted {

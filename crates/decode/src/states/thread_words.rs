@@ -1,8 +1,8 @@
-//! Futex words whose value looks like a thread's number, and whether it is one.
+//! Futex words whose value looks like a tid, and whether it is one.
 //!
-//! glibc's `pthread_join` waits on the word that the kernel clears when the thread ends; until then the word is the
-//! thread's number. `std::atomic::wait` of libstdc++ waits with the program's own value on a word without the private
-//! flag (before GCC 16), and a counter may have any value.
+//! glibc's `pthread_join` waits on the word that the kernel clears when the thread ends. Until then, the word
+//! is the thread's tid. `std::atomic::wait` of libstdc++ waits with the program's own value on a word without
+//! the private flag (before GCC 16). A counter may have any value.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -13,7 +13,7 @@ use holdup_events::{ProcessId, Wait, WaitReason};
 const WAITS_MIN: u32 = 8;
 /// Number of values kept per word, the first ones. A word in a reused stack is of many threads, one after the other.
 const VALUES_MAX: usize = 64;
-/// Number of words that are checked; others stay joins.
+/// Maximum number of words that are checked. Others stay joins.
 const WORDS_MAX: usize = 1 << 20;
 
 /// The values that threads expected on each word that looks like a thread's number.
@@ -31,7 +31,7 @@ struct Values {
 impl ThreadWords {
     /// Notes a wait with the value that its thread expected.
     pub(super) fn add(&mut self, wait: &Wait, value: u32) {
-        /// Values of glibc 2.43, which are states: what it joins has no number there.
+        /// State values of glibc 2.43, whose join words do not hold the tid.
         const STATES: std::ops::RangeInclusive<u32> = 1..=2;
         if wait.reason != WaitReason::Join || wait.object == 0 || STATES.contains(&value) {
             return;

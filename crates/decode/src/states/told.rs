@@ -1,7 +1,8 @@
-//! What programs and their runtimes tell → spans, counters and marks of threads.
+//! Reports of programs and their runtimes → spans, counters and marks of threads.
 //!
-//! A span's begin and end are put together here, lane by lane. Rows wait until it is decided whose threads are whose
-//! ([`super::owners`]); in a long recording that is done now and then, so that memory does not grow with its length.
+//! A span's begin and end are paired here, by lane. Rows wait until threads are assigned to lanes
+//! ([`super::owners`]). In a long recording, assignment is done repeatedly, so that memory does not grow with
+//! its length.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use holdup_events::{ProcessId, ThreadId, Timestamp};
 use super::Builder;
 use super::owners::{Owners, SetId};
 
-/// Rows that wait at the most.
+/// Maximum number of waiting rows.
 const WAITING_MAX: usize = 1 << 20;
 /// More distinct names and texts than this are not kept.
 const NAMES_MAX: usize = 1 << 20;
@@ -32,16 +33,16 @@ struct Open {
     by: Teller,
 }
 
-/// Who may have told something.
+/// Candidates for the thread of a report.
 #[derive(Clone, Copy, Debug)]
 enum Teller {
-    /// Those that were running, as far as is known at the end of this entry's wait.
+    /// The threads known to be running at the end of this entry's wait.
     Entry(u32),
-    /// These.
+    /// A known set of threads.
     Set(SetId),
 }
 
-/// One thing told, of late: who was running may still turn out.
+/// A recent report. The threads running at its time may still change.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     at: Timestamp,
@@ -66,7 +67,7 @@ enum What {
     Mark { value: u64, text: u32 },
 }
 
-/// Every lane, and what they told.
+/// All lanes and their reports.
 #[derive(Default)]
 pub struct Lanes {
     rows: Vec<Lane>,
@@ -79,7 +80,7 @@ pub struct Lanes {
     owners: Owners,
     log: Vec<Entry>,
     waiting: Vec<Waiting>,
-    /// A thread of each lane's process, for what nobody is known to have told.
+    /// A thread of each lane's process, for reports without a known thread.
     anybody: Vec<ThreadId>,
 }
 
@@ -191,8 +192,8 @@ impl Lanes {
         }
     }
 
-    /// Ends the innermost span of this name; of several, one that the same thread may have begun: a domain's threads
-    /// take turns within spans that wait.
+    /// Ends the innermost span of this name. If there are several, prefers one that the same thread may have
+    /// begun, because a domain's threads take turns within spans that wait.
     fn end(&mut self, lane: u32, (at, by): (Timestamp, Teller), name: &Arc<str>) {
         let text = self.text(name);
         let Some(open) = self.open.get(lane as usize) else { return };
@@ -239,7 +240,7 @@ impl Lanes {
         id
     }
 
-    /// The row of a name; 0 if there are too many.
+    /// The row of a name, 0 if there are too many.
     fn name(&mut self, text: &Arc<str>, kind: SpanKind) -> u32 {
         let key = (self.text(text), kind);
         if let Some(id) = self.name_ids.get(&key) {
@@ -286,7 +287,7 @@ impl Lanes {
         }
     }
 
-    /// The recording ended: closes every lane; gives lanes and names.
+    /// The recording ended: closes every lane. Returns lanes and names.
     pub fn finish(mut self, sink: &mut dyn TableSink) -> (Vec<Lane>, Vec<TellName>) {
         (0..self.rows.len() as u32).for_each(|lane| self.close_all(lane));
         self.pass_on(sink);

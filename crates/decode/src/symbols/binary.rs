@@ -18,7 +18,7 @@ pub enum Unnamed {
     /// Nothing was offered.
     #[error("the file is not there any more")]
     Gone,
-    /// It is another file than the one that ran.
+    /// The file differs from the one that ran.
     #[error("the file was replaced: its build id is {found}, that of what ran was {recorded}")]
     Replaced {
         /// In the file.
@@ -26,10 +26,10 @@ pub enum Unnamed {
         /// In the recording.
         recorded: String,
     },
-    /// It is none.
+    /// The file is not ELF.
     #[error("not an ELF file")]
     NotElf,
-    /// It says nothing of this code.
+    /// The file has no information about this code.
     #[error("stripped: no symbol for this code, and no debug file for build id {0}")]
     Stripped(String),
     /// Not all of it could be read.
@@ -40,7 +40,7 @@ pub enum Unnamed {
     Split,
 }
 
-/// What is wanted of one binary.
+/// Request for one binary.
 pub struct Wanted<'a> {
     /// A process that mapped it.
     pub pid: u32,
@@ -48,22 +48,22 @@ pub struct Wanted<'a> {
     pub mapping: &'a Mapping,
     /// Offsets in the file, ascending.
     pub offsets: Vec<u64>,
-    /// Those of them at which threads were, not calls.
+    /// Offsets at which threads were sampled, instead of calls.
     pub leaves: Vec<u64>,
 }
 
-/// What was found.
+/// Result of a look-up.
 #[derive(Default)]
 pub struct Answer {
     /// By file offset.
     pub places: BTreeMap<u64, Place>,
-    /// Leaves at which a thread waits by running, and what it asks.
+    /// Leaf offsets at which threads spin, and the variable they read.
     pub spins: BTreeMap<u64, (FrameSpin, String)>,
     /// Why there is not more.
     pub unnamed: Option<Unnamed>,
 }
 
-/// Looks up all offsets that are wanted; `threads` may be used for it.
+/// Looks up all wanted offsets, with up to `threads` threads.
 pub fn look_up(files: &dyn Files, wanted: &Wanted<'_>, threads: usize) -> Answer {
     let own = match open(files, wanted) {
         Ok(own) => own,
@@ -83,14 +83,14 @@ pub fn look_up(files: &dyn Files, wanted: &Wanted<'_>, threads: usize) -> Answer
 /// A place in a variable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Variable {
-    /// Of the variable; empty if it has none.
+    /// Name of the variable, empty if it has none.
     pub name: String,
-    /// `[1].count` where its type is known, else `+0xdistance`; empty at its first byte.
+    /// `[1].count` if its type is known, else `+0xdistance`. Empty at its first byte.
     pub part: String,
 }
 
-/// The variables that hold `addresses` (ascending) of a process which mapped the file; nameless where the file has none for
-/// an address in its memory. Addresses elsewhere are left out.
+/// The variables at `addresses` (ascending) in a process that mapped the file. The name is empty if the file
+/// has none for an address in its data. Addresses outside of its data are left out.
 pub fn variables(
     files: &dyn Files,
     (pid, mapping): (u32, &Mapping),
@@ -134,7 +134,7 @@ pub fn mapped_file(files: &dyn Files, pid: u32, mapping: &Mapping) -> Option<Byt
     open(files, &Wanted { pid, mapping, offsets: Vec::new(), leaves: Vec::new() }).ok()
 }
 
-/// What an earlier recording found in the file that is there no more.
+/// Names that an earlier recording found in a file that does not exist any more.
 fn kept(files: &dyn Files, wanted: &Wanted<'_>) -> BTreeMap<u64, Place> {
     let build_id = &wanted.mapping.build_id;
     if build_id.is_empty() {
@@ -149,10 +149,10 @@ fn kept(files: &dyn Files, wanted: &Wanted<'_>) -> BTreeMap<u64, Place> {
     wanted.offsets.iter().filter_map(place).collect()
 }
 
-/// What names may be made from, the best first.
+/// Sources of names, best first.
 const MADE_FROM: [&str; 3] = ["debug-file", "dwarf", "symbols"];
 
-/// Under which names are kept: what they were made from is part of it.
+/// Key of stored names. It includes their source.
 fn key(build_id: &[u8], made_from: &str) -> String {
     // Go's own build ids are text, and long.
     format!("{}-{made_from}", hex(build_id.get(..32).unwrap_or(build_id)))
@@ -177,14 +177,14 @@ fn open(files: &dyn Files, wanted: &Wanted<'_>) -> Result<Bytes, Unnamed> {
 
 fn check(bytes: &[u8], mapping: &Mapping) -> Result<(), Unnamed> {
     let elf = Elf::parse(bytes).ok_or(Unnamed::NotElf)?;
-    // The kernel tells GNU build ids only; the Go one stands in where there is none.
+    // The kernel reports GNU build ids only. Go's build id is used if there is none.
     if mapping.build_id.is_empty() || elf.build_id() == mapping.build_id {
         return Ok(());
     }
     Err(Unnamed::Replaced { found: hex(elf.build_id()), recorded: hex(&mapping.build_id) })
 }
 
-/// Lower-case hexadecimal; "none" for nothing.
+/// Lower-case hexadecimal, "none" if empty.
 pub fn hex(bytes: &[u8]) -> String {
     if bytes.is_empty() {
         return "none".to_owned();
@@ -222,7 +222,7 @@ struct Binary<'a> {
     files: &'a dyn Files,
     wanted: &'a Wanted<'a>,
     elf: Elf<'a>,
-    /// Its separate debug file.
+    /// The separate debug file.
     debug: Option<Elf<'a>>,
     threads: usize,
 }
@@ -299,7 +299,7 @@ impl Binary<'_> {
         });
         let (found, unnamed) = self.debug_information(&addresses);
         let mut places = found.places;
-        // Where a function has no name its start still tells it from others.
+        // A function without a name is still identified by its start.
         add_missing(&mut functions, &addresses, |missing| {
             let nameless = |(address, start)| (address, Place::of_function(String::new(), address - start));
             self.elf.starts(missing).into_iter().map(nameless).collect()
@@ -368,7 +368,7 @@ fn add_missing(
     }
 }
 
-/// What debug information and symbols say together.
+/// Merges debug information and symbols.
 fn joined(debug: Option<Place>, symbol: Option<Place>) -> Option<Place> {
     let (mut place, symbol) = match (debug, symbol) {
         (Some(place), Some(symbol)) => (place, symbol),
@@ -394,7 +394,7 @@ fn is_part_of(symbol: &str, function: &str) -> bool {
             .is_some_and(|rest| rest.starts_with('.') || rest.starts_with(" [clone"))
 }
 
-/// An inlined call without a name tells nothing.
+/// Drops inlined calls without a name.
 fn without_nameless(mut place: Place) -> Place {
     let outermost = place.calls.pop();
     place.calls.retain(|call| !call.function.is_empty());

@@ -1,8 +1,13 @@
-//! Names that were looked up before, kept by build id: text, so that a person can read it too.
+//! Stored names by build id, as readable text.
 //!
-//! `holdup names 2`, then lines of words between tabs: `s TEXT` defines the next text (counted from 0),
-//! `@ OFFSET DISTANCE` begins a place, `+ LINE FUNCTION FILE` is one of its calls, leaf first, by the numbers of
-//! its texts; `= COUNT` ends it. What is not whole is not used.
+//! The file starts with `holdup names 2`, followed by lines with tab-separated words:
+//!
+//! - `s TEXT` defines the next text (numbered from 0).
+//! - `@ OFFSET DISTANCE` starts a place.
+//! - `+ LINE FUNCTION FILE` is one of its calls, leaf first, by text numbers.
+//! - `= COUNT` ends the place.
+//!
+//! Incomplete data is ignored.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
@@ -11,7 +16,7 @@ use super::place::{Call, Place};
 
 const HEAD: &str = "holdup names 2";
 
-/// Places by file offset; `None` stands for an offset of which nothing is known.
+/// Places by file offset. `None` marks an offset without information.
 pub type Known = BTreeMap<u64, Option<Place>>;
 
 /// As it is kept.
@@ -37,7 +42,7 @@ pub fn encode(known: &Known) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// What [`encode`] made; `None` if it is anything else.
+/// Decodes the output of [`encode`]. `None` for anything else.
 pub fn decode(bytes: &[u8]) -> Option<Known> {
     let text = std::str::from_utf8(bytes).ok()?;
     let mut lines = text.strip_suffix('\n')?.split('\n');

@@ -34,7 +34,7 @@ fn cpp(name: &str) -> Option<String> {
     bounded(|out| symbol.structured_demangle(out, &options).is_ok())
 }
 
-/// A short mangled name may stand for a gigantic one: what is beyond the limit is not written.
+/// A short mangled name may expand to a very long one. Output beyond the limit is dropped.
 fn bounded(write: impl FnOnce(&mut Bounded) -> bool) -> Option<String> {
     let mut out = Bounded(String::new());
     (write(&mut out) || out.0.len() >= NAME_BYTES_MAX).then_some(out.0)
@@ -62,7 +62,7 @@ fn ocaml(name: &str) -> Option<String> {
         path.split("__").flat_map(|part| part.split('.')).filter(|part| !part.is_empty()).collect();
     let last = parts.pop()?;
     let unstamped = match last.rsplit_once('_') {
-        // Functions without a name of their own are told apart by the number alone.
+        // Anonymous functions are distinguished only by the number.
         Some((name, stamp)) if !matches!(name, "" | "fun" | "anon_fn") && is_stamp(stamp) => name,
         _ => last,
     };
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn gigantic_names_are_cut() {
-        // Each substitution doubles what it stands for.
+        // Each substitution doubles the length.
         let mut bomb = "_Z1fI1AIiE".to_owned();
         (0..40).for_each(|level| bomb.push_str(&format!("1AIS{level}_S{level}_E")));
         assert!(demangle(&bomb).len() <= NAME_BYTES_MAX);

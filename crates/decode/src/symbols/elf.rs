@@ -1,4 +1,4 @@
-//! An ELF file: its segments, function symbols, sections and links to debug files. Reads what is asked for.
+//! An ELF file: its segments, function symbols, sections and links to debug files. Data is read on demand.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use super::{demangle, go};
 
 /// A symbol without a size ends at the next one, but not farther than this.
 const SIZE_UNKNOWN_MAX: u64 = 1 << 16;
-/// A symbol may lie inside another: so many are looked at for one that holds the address.
+/// Maximum number of nested symbols that are checked for one that holds the address.
 const NESTED_MAX: usize = 16;
 /// Files are mapped in whole pages.
 const PAGE_BYTES: u64 = 4096;
@@ -38,7 +38,7 @@ pub struct Elf<'a> {
     variables: Vec<Range<u64>>,
 }
 
-/// What of a file is mapped: executable segments, and addresses of those that are written to.
+/// Mapped parts of a file: executable segments, and address ranges of writable data.
 fn loaded<H: FileHeader>(file: &ElfFile<'_, H>) -> (Vec<Segment>, Vec<Range<u64>>) {
     let endian = file.endian();
     let of = |flag| {
@@ -76,7 +76,7 @@ impl<'a> Elf<'a> {
         !self.file.is_64()
     }
 
-    /// The GNU build id; of a Go program without one, Go's own. Empty if there is neither.
+    /// The GNU build id. For a Go program without one, Go's build id. Empty if there is neither.
     pub fn build_id(&self) -> &'a [u8] {
         match self.gnu_build_id() {
             [] => self.raw_section(".note.go.buildid").and_then(go::build_id).unwrap_or_default(),
@@ -84,7 +84,7 @@ impl<'a> Elf<'a> {
         }
     }
 
-    /// The GNU build id; empty if there is none.
+    /// The GNU build id, empty if there is none.
     pub fn gnu_build_id(&self) -> &'a [u8] {
         self.file.build_id().ok().flatten().unwrap_or_default()
     }
@@ -160,7 +160,7 @@ impl<'a> Elf<'a> {
         Some(self.file.symbols().find(|symbol| symbol.name().is_ok_and(is_it))?.address())
     }
 
-    /// A section, uncompressed; empty if there is none.
+    /// A section, uncompressed. Empty if there is none.
     pub fn section(&self, name: &str) -> Result<Cow<'a, [u8]>, String> {
         let Some(section) = self.file.section_by_name(name) else { return Ok(Cow::Borrowed(&[])) };
         let data = section.compressed_data().map_err(|error| format!("{name}: {error}"))?;
@@ -170,14 +170,14 @@ impl<'a> Elf<'a> {
         data.decompress().map_err(|error| format!("{name}: {error}"))
     }
 
-    /// It has debug information of its own.
+    /// Whether the file has its own debug information.
     pub fn has_dwarf(&self) -> bool {
         self.raw_section(".debug_info")
             .or_else(|| self.raw_section(".zdebug_info"))
             .is_some_and(|info| !info.is_empty())
     }
 
-    /// It has a symbol table that `strip` takes away.
+    /// Whether the file has a symbol table, which `strip` removes.
     pub fn has_symbol_table(&self) -> bool {
         self.file.symbols().next().is_some()
     }
@@ -194,7 +194,8 @@ impl<'a> Elf<'a> {
         Some((String::from_utf8_lossy(path).into_owned(), build_id))
     }
 
-    /// Starts of the functions that hold `addresses`, by address: unwind tables tell them where no symbol does.
+    /// Starts of the functions that hold `addresses`, by address, from unwind tables. For functions without a
+    /// symbol.
     pub fn starts(&self, addresses: &[u64]) -> BTreeMap<u64, u64> {
         self.unwind_starts(addresses).unwrap_or_default()
     }
@@ -228,7 +229,8 @@ impl<'a> Elf<'a> {
             .filter_map(|symbol| Some((symbol.address(), symbol.size(), symbol.name().ok()?)))
             .filter(|(_, _, name)| !name.is_empty())
             .collect();
-        // Of several names at one address keep the largest, then the shortest name: deterministic.
+        // If several names have one address, keep the largest symbol, then the shortest name. This is
+        // deterministic.
         functions.sort_by(|a, b| (a.0, b.1, a.2.len(), a.2).cmp(&(b.0, a.1, b.2.len(), b.2)));
         functions.dedup_by_key(|function| function.0);
         let mut sections: Vec<u64> = self.file.sections().map(|section| section.address()).collect();
@@ -242,7 +244,8 @@ impl<'a> Elf<'a> {
 }
 
 impl Elf<'_> {
-    /// Also what says that it is data but lies among code: GHC's functions have a table in front of them, and some are named as that.
+    /// Also accepts symbols marked as data in the code section: GHC's functions are preceded by a table, and
+    /// some have such symbols.
     fn is_code<'data>(&self, symbol: &impl ObjectSymbol<'data>) -> bool {
         let among_code = || {
             let section = self.file.section_by_index(symbol.section_index()?).ok()?;
@@ -264,8 +267,8 @@ fn variable(variables: &[(u64, u64, &str)], address: u64) -> Option<(String, u64
     (distance == 0 || distance < *size).then(|| (demangle::symbol(name), distance))
 }
 
-/// The innermost function that holds the address. One that does not say how long it is ends with its section: code of
-/// the linker's follows `_init`, and has no symbols.
+/// The innermost function that holds the address. A function without a size ends with its section, because
+/// linker-generated code without symbols follows `_init`.
 fn holder(functions: &[(u64, u64, &str)], address: u64, section: u64) -> Option<Place> {
     let behind = functions.partition_point(|function| function.0 <= address);
     let before = functions.get(..behind)?;

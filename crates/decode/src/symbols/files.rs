@@ -17,18 +17,19 @@ pub struct DebugFile<'a> {
     pub pid: u32,
     /// Path of that file, as the process sees it.
     pub binary: &'a str,
-    /// Both files have this build id; empty if there is none.
+    /// Both files have this build id, empty if there is none.
     pub build_id: &'a [u8],
-    /// The name that the file says its debug file has (`.gnu_debuglink`, or a path by `dwz`), if it says.
+    /// The debug file's name in the file (`.gnu_debuglink`, or a path by `dwz`), if any.
     pub link: Option<&'a str>,
 }
 
-/// Files of the recorded machine. All may be hostile; what is not there is not offered.
+/// Files of the recorded machine. All are untrusted. Missing files are not offered.
 pub trait Files: Sync {
-    /// Offers what may be the file of `mapping` (also `[vdso]`), likeliest first, until `take` says that it is.
+    /// Offers candidates for the file of `mapping` (also `[vdso]`), likeliest first, until `take` accepts
+    /// one.
     fn binary(&self, _pid: u32, _mapping: &Mapping, _take: &mut dyn FnMut(Bytes) -> bool) {}
 
-    /// Offers what may be a debug file, likeliest first, until `take` says that it is.
+    /// Offers candidates for a debug file, likeliest first, until `take` accepts one.
     fn debug(&self, _wanted: &DebugFile<'_>, _take: &mut dyn FnMut(Bytes) -> bool) {}
 
     /// The process's `perf-PID.map`.
@@ -36,17 +37,17 @@ pub trait Files: Sync {
         None
     }
 
-    /// What was around an address in a process's memory that no file holds: each that was found there in turn.
+    /// Memory around an address of generated code in a process. Returns each version that was read.
     fn generated_code(&self, _pid: u32, _address: u64) -> Vec<GeneratedCode> {
         Vec::new()
     }
 
-    /// What a runtime called its code at an address, read while it lived.
+    /// The runtime's name for its code at an address, read while the process ran.
     fn named_code(&self, _pid: u32, _address: u64) -> Option<NamedCode> {
         None
     }
 
-    /// What was kept under `key`.
+    /// Data stored under `key`.
     fn recall(&self, _key: &str) -> Option<Bytes> {
         None
     }

@@ -1,6 +1,6 @@
-//! Go's own function table (pclntab), which `strip` leaves in place: names, files and lines.
+//! Go's own function table (pclntab), which `strip` keeps: names, files and lines.
 //!
-//! Layouts of Go 1.16, 1.18 and 1.20; older ones are not read. Inlined calls are in DWARF only.
+//! Supports the layouts of Go 1.16, 1.18 and 1.20. Inlined calls are only in DWARF.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -41,7 +41,7 @@ pub struct FunctionTable<'a> {
     bytes: &'a [u8],
     count: usize,
     text: u64,
-    /// Where entries are 4 bytes and begin at `text`; before 1.18 they are addresses of 8.
+    /// Entries have 4 bytes and are relative to `text`. Before 1.18, they are 8-byte addresses.
     is_relative: bool,
     /// Instructions are a multiple of this long.
     quantum: u64,
@@ -111,7 +111,8 @@ impl<'a> FunctionTable<'a> {
         (0..self.count).filter_map(named).collect()
     }
 
-    /// Entry address of function `index` and offset of its record; one more than there are says where all end.
+    /// Entry address of function `index`, and the offset of its record. The index after the last one gives
+    /// the end of all code.
     fn entry(&self, index: usize) -> Option<(u64, u64)> {
         if self.is_relative {
             let at = self.functions.checked_add(index.checked_mul(8)?)?;
@@ -150,7 +151,7 @@ impl<'a> FunctionTable<'a> {
         Some(Place { calls: vec![Call { function, file, line }], distance })
     }
 
-    /// Where the fields of a record begin; its first is the name.
+    /// Offset of a record's fields. The first field is the name.
     fn fields(&self, record: u64) -> Option<usize> {
         let record = self.functions.checked_add(usize::try_from(record).ok()?)?;
         // A relative entry is 4 bytes, else 8.
@@ -174,8 +175,8 @@ impl<'a> FunctionTable<'a> {
         (!name.is_empty()).then(|| String::from_utf8_lossy(name).into_owned())
     }
 
-    /// The value that the table at `offset` gives `distance` bytes into the function: pairs of how much the
-    /// value changes (zigzag) and for how many instructions it then holds.
+    /// The value of the table at `offset`, `distance` bytes into the function. The table has pairs: the
+    /// change of the value (zigzag), and the number of instructions for which it then holds.
     fn value(&self, offset: u32, distance: u64) -> Option<i64> {
         if offset == 0 {
             return None;

@@ -32,7 +32,7 @@ impl Dice {
     }
 }
 
-/// Everything is asked; nothing may panic, not even where a panic would be contained.
+/// Runs every query. None may panic, not even where a panic would be caught.
 fn survives(bytes: Vec<u8>, offsets: &[u64], seed: u64) {
     let files = One(Arc::new(bytes));
     let mut symbols = Symbols::new(&files, "");
@@ -41,7 +41,7 @@ fn survives(bytes: Vec<u8>, offsets: &[u64], seed: u64) {
     assert!(!failed, "seed {seed}: {:?}", symbols.notes());
 }
 
-/// Ranges of the file that say something to us.
+/// Ranges of the file that are read.
 fn telling_ranges(bytes: &[u8]) -> Vec<(usize, usize)> {
     let elf = Elf::parse(bytes).unwrap();
     let names = [
@@ -90,7 +90,7 @@ fn mutated_programs_are_survived() {
 fn go_table() -> Vec<u8> {
     let (names, units, files, values) =
         (b"main.a\0main.b\0", [0u8; 4], b"a.go\0", b"\x00\x10\x00\x00\x02\x20\x00");
-    // Of each function: entry, name, args, deferreturn, pcsp, pcfile, pcln, npcdata, unit.
+    // Fields of a function: entry, name, args, deferreturn, pcsp, pcfile, pcln, npcdata, unit.
     let record = |entry: u32, name: u32, line: u32| {
         [entry, name, 0, 0, 0, 4, line, 0, 0].map(u32::to_le_bytes).concat()
     };

@@ -1,4 +1,5 @@
-//! Functions that an interpreter runs stand behind a stack's own frames: here they come into the place of what runs them.
+//! Interpreted functions are appended to a stack's own frames. This module moves them to the place of their
+//! evaluation.
 
 use holdup_events::event::RawStack;
 use holdup_events::tables::{Frame, FrameVia};
@@ -6,14 +7,15 @@ use holdup_events::tables::{Frame, FrameVia};
 use super::spots::via;
 use crate::interpreted::{Interpreted, Standing};
 
-/// CPython's evaluation of functions; compilers keep parts of it apart (`.cold`).
+/// CPython's function for evaluation. Compilers split off parts of it (`.cold`).
 const EVALUATION: &str = "_PyEval_EvalFrameDefault";
 
 /// How the code is called through which CPython runs a function under `-X perf`, for tools that see no others.
 const TRAMPOLINE: &str = "py::";
 
-/// A stack's addresses in the order of calls, leaf first, by index. Each evaluation gives way to the functions that it runs, where
-/// these have names; functions of evaluations that are not in the stack follow at its end, where it was cut short.
+/// Indices of a stack's addresses in call order, leaf first. Each evaluation is replaced by the functions
+/// that it runs, if these have names. If the stack was truncated, functions of missing evaluations follow at
+/// its end.
 pub fn order<'a>(raw: &RawStack, function: impl Fn(usize) -> Option<&'a Frame>) -> Vec<usize> {
     let place = |index: usize| Interpreted::of(raw.addresses.get(index).copied().unwrap_or_default());
     let is_behind = |index: &usize| {
@@ -56,7 +58,8 @@ pub fn order<'a>(raw: &RawStack, function: impl Fn(usize) -> Option<&'a Frame>) 
 mod tests {
     use super::*;
 
-    /// Native functions by name; `p` and `P` are interpreted ones, `P` begins an evaluation, `.` has no name.
+    /// Native functions by name. `p` and `P` are interpreted functions, `P` starts an evaluation, `.` has no
+    /// name.
     fn ordered(stack: &[&str]) -> String {
         let native = stack.iter().filter(|name| name.len() > 1).count();
         let frame = |name: &&str| Frame {

@@ -77,7 +77,7 @@ fn load<'a>(
     Some(())
 }
 
-/// What was where it is now is gone. So no two overlap.
+/// Inserts code, and removes any code that overlaps it.
 fn put<'a>(address: u64, code: Code<'a>, codes: &mut BTreeMap<u64, Code<'a>>) {
     let end = address.saturating_add(code.length);
     let before =

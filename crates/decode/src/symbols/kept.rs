@@ -1,5 +1,5 @@
-//! Names that were found, kept in memory for whoever names one stretch of a recording after the other: a binary is opened again
-//! only for places that were not asked for before.
+//! Resolved names in memory, for consecutive intervals of a recording. A binary is opened again only for
+//! places that were not looked up before.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::binary::{Answer, Variable};
 use super::kernel::KernelSymbols;
 
-/// Places, and words, that are kept at the most; then all are forgotten, and those still wanted looked up anew.
+/// Maximum number of places, and of words. Beyond it, all are dropped, and those still wanted are looked up
+/// again.
 const KEPT_MAX: usize = 1 << 18;
 
 /// Path and build id of a binary, and the process where it has none.
@@ -24,10 +25,10 @@ pub struct KeptNames {
 /// A [`File`] to keep.
 type OwnedFile = (String, Vec<u8>, u32);
 
-/// Each address that was asked for, and what is there.
+/// Addresses looked up, and their variables.
 type Asked = BTreeMap<u64, Option<Variable>>;
 
-/// What was asked of a binary, and what it answered.
+/// Places looked up in a binary, and their results.
 #[derive(Default)]
 struct Known {
     offsets: BTreeSet<u64>,
@@ -42,7 +43,7 @@ impl KeptNames {
         KeptNames { kernel, binaries: Mutex::default(), variables: Mutex::default() }
     }
 
-    /// The places at `offsets` of a binary, some of them `leaves`. What is not known is asked for: `ask`.
+    /// The places at `offsets` of a binary, some of them `leaves`. New ones are looked up by `ask`.
     pub(super) fn places(
         &self,
         (path, build_id, whose): File<'_>,
@@ -50,7 +51,7 @@ impl KeptNames {
         ask: impl FnOnce(&BTreeSet<u64>, &BTreeSet<u64>) -> Answer,
     ) -> Answer {
         let key = (path.to_owned(), build_id.to_owned(), whose);
-        // Other threads look up other binaries: nobody waits while a file is read.
+        // Other threads look up other binaries, so the lock is not held while a file is read.
         let taken = self.binaries.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
         let mut known = taken.unwrap_or_default();
         let fresh_leaves: BTreeSet<u64> = leaves.difference(&known.leaves).copied().collect();
@@ -78,7 +79,8 @@ impl KeptNames {
         answer
     }
 
-    /// The variables at `addresses` of a process, in a file that it has mapped. What is not known is looked up.
+    /// The variables at `addresses` of a process, in a file that it has mapped. New ones are looked up by
+    /// `look_up`.
     pub(super) fn variables(
         &self,
         (pid, path): (u32, &str),

@@ -23,8 +23,8 @@ impl<'a> Maps<'a> {
         Maps { by_process }
     }
 
-    /// The last mapping of the address that was there at `at`; else the first that came later (a stack is
-    /// recorded at once, mappings are read a little later).
+    /// The last mapping of the address made before `at`. Otherwise the first one made later, because a stack
+    /// is recorded immediately, but mappings are read a little later.
     pub fn find(&self, process: ProcessId, address: u64, at: Timestamp) -> Option<&'a Mapping> {
         let mappings = self.by_process.get(&process)?;
         let holds = |mapping: &&&Mapping| (mapping.start..mapping.end).contains(&address);

@@ -53,7 +53,7 @@ impl<'a> Symbols<'a> {
         Symbols { files, kernel: Arc::new(KernelSymbols::parse(kallsyms)), notes: Vec::new(), kept: None }
     }
 
-    /// With what was found before, of the same machine; what is found now is kept there, too.
+    /// Uses earlier results for the same machine, and adds the new ones.
     pub fn with_kept(files: &'a dyn Files, kept: &'a KeptNames) -> Symbols<'a> {
         Symbols { files, kernel: kept.kernel.clone(), notes: Vec::new(), kept: Some(kept) }
     }
@@ -63,8 +63,8 @@ impl<'a> Symbols<'a> {
         self.kernel.is_empty()
     }
 
-    /// The stacks and frames of a recording. Row k of the stacks is the catalogue's stack k: the leaf;
-    /// its callers are rows behind. An inlined call is a row of its own.
+    /// The stacks and frames of a recording. Row k of the stacks is the leaf of the catalogue's stack k, and
+    /// its callers are later rows. An inlined call has its own row.
     pub fn resolve(&mut self, catalogue: &Catalogue) -> (Stacks, Frames) {
         let mut spots = Spots::of(catalogue);
         let in_kernel = spots.kernel_addresses();

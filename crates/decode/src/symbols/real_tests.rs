@@ -35,7 +35,7 @@ func work(x int) int {
 func main() { os.Exit(work(3)) }
 ";
 
-/// A directory of its own, gone when the test is.
+/// A temporary directory, removed on drop.
 pub struct Scratch(PathBuf);
 
 impl Scratch {
@@ -191,7 +191,7 @@ fn what_was_looked_up_once_is_kept() {
     assert_eq!(frames_of(&files, &some), first);
     let (frames, _) = frames_of(&files, &more);
     assert!(has_inlined_call(&frames));
-    // What is not whole is made again.
+    // Truncated names are looked up again.
     files.kept.lock().unwrap().values_mut().for_each(|bytes| bytes.truncate(bytes.len() / 2));
     assert_eq!(frames_of(&files, &more).0, frames);
 }
@@ -278,7 +278,7 @@ fn parts_are_named_by_types_of_another_unit() {
     assert_eq!(parts, ["[0].count", "[2].level.v", "[3].count"]);
 }
 
-/// GHC's functions have a table in front of them, and some say that they are data.
+/// GHC's functions are preceded by a table, and some have symbols marked as data.
 #[test]
 fn code_that_says_it_is_data_is_named() {
     let scratch = Scratch::new("object-code");

@@ -11,7 +11,7 @@ use super::kernel::KernelSymbols;
 use super::spots::{Spots, looked_up, via};
 use crate::states::Catalogue;
 
-/// Row k is the catalogue's stack k; callers are rows behind.
+/// Row k is the catalogue's stack k. Callers are later rows.
 pub fn build(catalogue: &Catalogue, spots: &Spots<'_>, kernel: &KernelSymbols) -> (Stacks, Frames) {
     let leaves = catalogue.stacks.len().max(1);
     let mut interned = Interned::new(spots, kernel, leaves as u32);
@@ -88,7 +88,7 @@ impl<'a> Interned<'a> {
         StackId(id)
     }
 
-    /// The row of the leaf; those of its callers are interned.
+    /// The row of the leaf. The rows of its callers are interned.
     fn stack(&mut self, raw: &RawStack) -> Option<StackRow> {
         let codes = self.codes_of(raw);
         let mut leaf: Option<StackRow> = None;
@@ -110,7 +110,7 @@ impl<'a> Interned<'a> {
         leaf
     }
 
-    /// What each address of a stack is, which are named.
+    /// The code of each address in a stack, resolved to names.
     fn codes_of(&mut self, raw: &RawStack) -> Vec<Code> {
         let process = self.spots.process(raw.tgid);
         let mut codes = Vec::with_capacity(raw.addresses.len());
@@ -122,7 +122,7 @@ impl<'a> Interned<'a> {
         codes
     }
 
-    /// The function there, not what was inlined into it.
+    /// The function there, without the functions inlined into it.
     fn outermost(&self, code: &Code) -> Option<&Frame> {
         self.frames.get(self.codes.get(code)?.first()?.index())
     }
@@ -137,7 +137,7 @@ impl<'a> Interned<'a> {
             self.codes.insert(code, vec![frame]);
             return;
         }
-        // Names may be long: what is at one place of a file is compared by the place.
+        // Names may be long, so code at the same place of a file is compared by place.
         let named = self.spots.named((process, address));
         if let Some(ids) = named.and_then(|named| self.named.get(&named)) {
             self.codes.insert(code, ids.clone());

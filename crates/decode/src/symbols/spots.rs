@@ -1,5 +1,5 @@
-//! Every address that occurs, where it is, and what was found there. Each binary is looked up once, several at a
-//! time.
+//! All addresses in stacks, their mappings, and the look-up results. Each binary is looked up once, several
+//! in parallel.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,7 +22,7 @@ use crate::interpreted::{Interpreted, Standing};
 use crate::spin::Segment;
 use crate::states::Catalogue;
 
-/// What HotSpot calls the code that runs functions that are not compiled.
+/// HotSpot's name of the code that runs interpreted functions.
 const INTERPRETER: &str = "Interpreter";
 
 /// A code address as it is looked up.
@@ -41,7 +41,7 @@ struct Binary<'a> {
     pid: u32,
     mapping: &'a Mapping,
     offsets: BTreeSet<u64>,
-    /// Those of them at which threads were, not calls.
+    /// Offsets at which threads were sampled, instead of calls.
     leaves: BTreeSet<u64>,
     answer: Answer,
 }
@@ -67,9 +67,9 @@ pub fn via(raw: &RawStack, index: usize) -> FrameVia {
     user_index.and_then(|index| raw.vias.get(index)).copied().unwrap_or_default()
 }
 
-/// Address `index` of a stack as it is looked up. All but the leaf are return addresses: the call is just before.
-/// The first user frame under kernel frames is where the syscall or interrupt was: exact as well; so is what a
-/// signal interrupted, and what an interpreter says.
+/// Address `index` of a stack for look-up. All but the leaf are return addresses, so the call is one byte
+/// earlier. These are exact: the first user frame after kernel frames (the syscall or interrupt), a frame
+/// interrupted by a signal, and an interpreted frame.
 pub fn looked_up(raw: &RawStack, index: usize, address: u64) -> u64 {
     let exact = index == 0
         || index == usize::from(raw.kernel_frames)
@@ -77,7 +77,7 @@ pub fn looked_up(raw: &RawStack, index: usize, address: u64) -> u64 {
     if exact { address } else { address.saturating_sub(1) }
 }
 
-/// What the runtime itself calls the code at `addresses`.
+/// The runtime's own names of the code at `addresses`.
 fn named_code(files: &dyn Files, pid: u32, addresses: &[u64]) -> BTreeMap<u64, Place> {
     let at = |address: &u64| {
         let code = files.named_code(pid, *address)?;
@@ -176,7 +176,7 @@ impl<'a> Spots<'a> {
         number
     }
 
-    /// Looks everything up; gives why some of it has no name.
+    /// Looks up all addresses. Returns why some have no name.
     pub fn look_up(&mut self, files: &dyn Files, kept: Option<&KeptNames>) -> Reasons {
         self.look_up_binaries(files, kept);
         let mut reasons = self.look_up_generated(files);
@@ -256,7 +256,7 @@ impl<'a> Spots<'a> {
         }
     }
 
-    /// What each source knows, the better one first, and whether it is broken.
+    /// The names from each source, the better one first, and whether the source is damaged.
     fn generated_code(
         &self,
         files: &dyn Files,
@@ -362,7 +362,7 @@ impl<'a> Spots<'a> {
     }
 }
 
-/// Anonymous memory has a name that tells nothing.
+/// The name of anonymous memory is dropped.
 fn name_of(path: &str) -> &str {
     if path.starts_with("//anon") { "" } else { path }
 }

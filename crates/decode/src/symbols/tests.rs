@@ -67,12 +67,12 @@ fn a_stack_that_was_never_defined_is_unknown() {
     assert_eq!(frames[frame.index()], Frame::default());
 }
 
-/// Binaries and perf maps by path; what is remembered.
+/// Binaries and perf maps by path, and stored names.
 #[derive(Default)]
 struct Given {
     files: BTreeMap<String, Vec<u8>>,
     kept: Mutex<BTreeMap<String, Vec<u8>>>,
-    /// What was in memory in turn.
+    /// Versions of the memory.
     generated: Vec<GeneratedCode>,
 }
 
@@ -129,7 +129,7 @@ fn loops_that_wait_are_seen_in_code_that_was_read_while_it_was_there() {
     catalogue.mappings[0].path = "//anon".to_owned();
     let code = |is_there: bool| {
         let mut bytes = vec![0x90; 4096];
-        // pause; cmpl $0,(%rdi); je back
+        // `pause; cmpl $0,(%rdi); je back`
         let spin = [0xf3, 0x90, 0x83, 0x3f, 0x00, 0x74, 0xf9];
         bytes[0x210..0x217].copy_from_slice(if is_there { &spin } else { &[0x90; 7] });
         GeneratedCode { start: 0x1000, bytes }

@@ -1,5 +1,5 @@
-//! Which variables addresses are, of futex words and of shared memory: they lie in the memory that a mapped binary has
-//! for its variables. What is on a heap or a stack has no name.
+//! Resolves addresses of futex words and of shared memory to variables in the data of mapped binaries.
+//! Addresses on a heap or stack have no name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic;
@@ -14,7 +14,7 @@ use super::kept::KeptNames;
 /// Each word that a process waits on, and the mappings below which it may lie.
 type Asked<'a> = BTreeMap<(ProcessId, &'a str), (&'a Mapping, BTreeSet<u64>)>;
 
-/// Names the futex words of all waits, as far as the binaries tell.
+/// Resolves the futex words of all waits, as far as the binaries allow.
 pub fn name(
     waits: &mut Waits,
     memory: (&[Mapping], &Processes),
@@ -33,7 +33,8 @@ pub fn name(
     }
 }
 
-/// The variables that hold addresses of processes, and their modules; what lies in none is left out.
+/// The variables at addresses of processes, and their modules. Addresses outside of any variable are left
+/// out.
 pub fn variables(
     addresses: &BTreeSet<(ProcessId, u64)>,
     (mappings, processes): (&[Mapping], &Processes),

@@ -1,8 +1,9 @@
-//! Files in which a program's runtime tells about itself: from what it says of its threads (or domains, capabilities,
-//! goroutines) to events. Readers say what they find in any order of time; it is sorted here, for all of them.
+//! Common code for importers of files in which a program's runtime reports about itself: reports about
+//! threads (or domains, capabilities, goroutines) → events. Importers may add reports in any order of time.
+//! They are sorted here.
 //!
-//! Some runtimes tell when a thread of theirs had a processor of theirs: then states are exact in their terms. Others
-//! tell spans alone: then nothing is known of states, and no thread is said to have run.
+//! Some runtimes report when a thread has one of their processors. States are then exact in the runtime's
+//! terms. Others report only spans. States are then unknown, and no thread is shown as running.
 
 mod nesting;
 mod words;
@@ -25,50 +26,50 @@ use words::{Word, Words};
 const SPAN_MAX_NS: u64 = 30 * 24 * 3_600 * 1_000_000_000;
 /// More threads than this are no program's.
 const TELLERS_MAX: usize = 1 << 20;
-/// Numbers of threads end here; those that are given to threads without one begin here.
+/// Bound of thread ids from files. Assigned ids of threads without one start here.
 const TID_MAX: u32 = 1 << 30;
 
-/// Pauses that a coarse clock makes overlap are laid so far apart (ns): what lies closer counts as one pause.
+/// Distance between pauses that overlap because of a coarse clock (ns). Closer pauses count as one.
 pub(crate) const APART_NS: u64 = 3_000;
 
-/// Somebody who tells: a thread, and the lane of that name.
+/// A reporting thread, and its lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Who(u32);
 
-/// What becomes of a thread that leaves its processor.
+/// State of a thread after it leaves its processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum After {
-    /// It could go on.
+    /// Runnable.
     Preempted,
-    /// It gave the processor away.
+    /// The thread yielded the processor.
     Yielded,
-    /// It waits, for this reason.
+    /// The thread waits for this reason.
     Waits(WaitReason, At),
-    /// It is gone.
+    /// The thread has exited.
     Gone,
 }
 
-/// Where somebody waits.
+/// Place of a wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct At {
-    /// The stack; 0 none.
+    /// Id of the stack, 0 if none.
     pub stack: u32,
-    /// What tells the thing from others that are waited for; 0 nothing.
+    /// Identity of the object waited for, 0 if unknown.
     pub object: u32,
 }
 
-/// Who somebody is.
+/// Identity of a reporting thread.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Person {
     /// The process.
     pub pid: u32,
-    /// The thread, if the file names one that is wanted in reports; else 0.
+    /// Thread id, if the file has one that reports should use. Otherwise 0.
     pub tid: u32,
     /// The runtime's number.
     pub lane: u32,
     /// For people.
     pub name: String,
-    /// Which runtime tells, with its version; empty: none, the program itself.
+    /// The reporting runtime, with its version. Empty if the program itself reports.
     pub runtime: String,
     /// Not one of the program's threads.
     pub outside: bool,
@@ -84,9 +85,9 @@ enum What {
     On(CpuId),
     /// Leaves it.
     Off(CpuId, After),
-    /// Is made runnable by somebody.
+    /// The thread is made runnable by another thread.
     Woken(Option<Who>, CpuId),
-    /// Is born of somebody, and could run.
+    /// The thread is created by another thread, and is runnable.
     Born(Option<Who>),
     /// The first that is known of it: it was there before.
     Found(Found),
@@ -94,16 +95,16 @@ enum What {
     Vanishes,
 }
 
-/// What somebody did when the file began.
+/// State of a thread at the start of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// It had this processor.
+    /// The thread had this processor.
     On(CpuId),
-    /// It could run.
+    /// The thread was runnable.
     Runnable,
-    /// It waited.
+    /// The thread waited.
     Waits(WaitReason),
-    /// It is not told.
+    /// Not reported.
     Unknown,
 }
 
@@ -114,7 +115,7 @@ struct Item {
     what: What,
 }
 
-/// Collects what a file says.
+/// Collects the reports of a file.
 #[derive(Default)]
 pub(crate) struct Telling {
     people: Vec<Person>,
@@ -124,28 +125,28 @@ pub(crate) struct Telling {
     spans: Vec<Span>,
     words: Words,
     losses: BTreeMap<&'static str, u64>,
-    /// States are told.
+    /// The file reports states.
     has_states: bool,
 }
 
-/// What [`Telling::finish`] found out.
+/// Result of [`Telling::finish`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Whole {
     /// First and last moment.
     pub span: (Timestamp, Timestamp),
-    /// Things told.
+    /// Number of reports.
     pub events: u64,
-    /// Things that could not be made sense of.
+    /// Number of reports that could not be interpreted.
     pub lost: u64,
 }
 
 impl Telling {
-    /// For a file that tells when somebody has a processor.
+    /// For a file that reports when threads have a processor.
     pub fn with_states() -> Telling {
         Telling { has_states: true, ..Telling::default() }
     }
 
-    /// Somebody new. `None` if there are too many.
+    /// Adds a thread. `None` if there are too many.
     pub fn person(&mut self, mut person: Person) -> Option<Who> {
         if self.people.len() >= TELLERS_MAX {
             self.lose("too-many-threads");
@@ -161,18 +162,18 @@ impl Telling {
         Some(Who(self.people.len() as u32 - 1))
     }
 
-    /// What is known of somebody, to be changed.
+    /// The identity of a thread, for changes.
     pub fn known(&mut self, who: Who) -> Option<&mut Person> {
         self.people.get_mut(who.0 as usize)
     }
 
-    /// A span that is told whole (ns).
+    /// Adds a complete span (ns).
     pub fn span(&mut self, who: Who, (start, end): (u64, u64), kind: SpanKind, name: &str) {
         let name = self.words.of(name);
         self.spans.push(Span { who, start, end: end.max(start), kind, name });
     }
 
-    /// A span begins; it lasts until an [`Telling::end`] of its name, or until all is over.
+    /// Begins a span. It lasts until an [`Telling::end`] with its name, or until the end of the file.
     pub fn begin(&mut self, who: Who, at: u64, kind: SpanKind, name: &str) {
         let name = self.words.of(name);
         self.put(at, who, What::Begin(kind, name));
@@ -226,7 +227,7 @@ impl Telling {
         self.put(at, who, What::Vanishes);
     }
 
-    /// Something could not be made sense of; `reason` is kebab-case.
+    /// Counts a report that could not be interpreted. `reason` is kebab-case.
     pub fn lose(&mut self, reason: &'static str) {
         *self.losses.entry(reason).or_default() += 1;
     }
@@ -235,10 +236,10 @@ impl Telling {
         self.items.push(Item { at, who, what });
     }
 
-    /// Tells all of it in the order of time. `source` is what losses name.
+    /// Emits all events in time order. `source` is the source in losses.
     ///
     /// # Errors
-    /// There is nothing, or its times are absurd.
+    /// The file has no reports, or its times are implausible.
     pub fn finish(mut self, source: &'static str, sink: &mut dyn FnMut(Event)) -> Result<Whole, ReadError> {
         let spans = std::mem::take(&mut self.spans);
         let events = (self.items.len() + spans.len()) as u64;
@@ -266,7 +267,7 @@ impl Telling {
     }
 
     fn tell_in_order(self, mut items: Vec<Item>, span: (Timestamp, Timestamp), sink: &mut dyn FnMut(Event)) {
-        // Stable: what one thread tells at one moment keeps its order.
+        // A stable sort keeps the order of one thread's reports with equal times.
         items.sort_by_key(|item| item.at);
         let Telling { people, words, has_states, .. } = self;
         let mut narrator = Narrator {
@@ -284,7 +285,7 @@ impl Telling {
     }
 }
 
-/// What has been told of somebody.
+/// Emitted state of a thread.
 #[derive(Clone, Copy, Debug, Default)]
 struct Stage {
     born: bool,
@@ -292,7 +293,7 @@ struct Stage {
     gone: bool,
 }
 
-/// Says it in the words of events.
+/// Converts reports to events.
 struct Narrator {
     people: Vec<Person>,
     words: Vec<Arc<str>>,
@@ -369,7 +370,8 @@ impl Narrator {
         }));
     }
 
-    /// Begins a life that was not told to begin. Where no states are told, a thread is not there before it is heard of.
+    /// Begins the life of a thread without a reported start. Without states, a thread begins at its first
+    /// report.
     fn find(&mut self, who: Who, at: Timestamp, found: Found, sink: &mut dyn FnMut(Event)) {
         if self.stage(who).born {
             return;
@@ -388,7 +390,7 @@ impl Narrator {
         };
         let Some(person) = self.people.get(who.0 as usize) else { return };
         sink(Event::Snapshot(Snapshot {
-            // What was there before the file is told as of its beginning.
+            // Threads from before the file start with it.
             at: if found == Found::Unknown { at } else { at.max(began) },
             tid: person.tid,
             tgid: person.pid,

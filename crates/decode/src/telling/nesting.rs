@@ -1,11 +1,11 @@
-//! Spans that are told whole → their begins and ends, in the order in which a thread would have told them.
+//! Complete spans → begins and ends, in the order in which a thread would have reported them.
 
 use holdup_events::tables::SpanKind;
 
 use super::Who;
 use super::words::Word;
 
-/// A span of somebody (ns).
+/// A span of a thread (ns).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
     pub who: Who,

@@ -1,4 +1,4 @@
-//! What is told in any order comes out in the order of time, and tiles.
+//! Reports in any order are emitted in time order, and slices tile.
 
 use super::*;
 

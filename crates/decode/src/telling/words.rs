@@ -1,4 +1,4 @@
-//! Names that many things share.
+//! Interned names.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use crate::imported::{NAME_MAX, cut};
 /// More distinct names than this are not kept: the rest share an empty one.
 const WORDS_MAX: usize = 1 << 20;
 
-/// The number of a name; 0 is the empty one.
+/// Index of a name. 0 is the empty name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Word(pub u32);
 

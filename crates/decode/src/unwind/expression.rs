@@ -5,7 +5,7 @@ const BREG_RSP: u8 = 0x77;
 const DEREF: u8 = 0x06;
 const PLUS_UCONST: u8 = 0x23;
 
-/// What an expression for the CFA says.
+/// Meaning of an expression for the CFA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cfa {
     /// A linker's PLT: `rsp + 8 + ((rip & 15) >= n) * 8`, with this n.
@@ -17,9 +17,9 @@ pub enum Cfa {
     Switched {
         /// Where the word is.
         at: i64,
-        /// What is added to what it points to.
+        /// Offset added to the pointed-to value.
         behind: i64,
-        /// It points to a word that points there.
+        /// The address is reached through a second pointer.
         twice: bool,
     },
     /// Something else.

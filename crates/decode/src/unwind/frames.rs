@@ -16,8 +16,8 @@ pub struct Rows {
     base: u64,
     rows: Vec<Row>,
     max: usize,
-    /// What a function's frame looks like that code without rows runs on: GHC's `StgRun`, which Haskell code neither
-    /// moves nor describes.
+    /// Frame of a function that lends it to code without rows: GHC's `StgRun`, whose frame Haskell code
+    /// neither moves nor describes.
     lent: Option<Row>,
     /// Ranges of linked addresses.
     functions: Vec<(u64, u64)>,
@@ -75,7 +75,7 @@ impl Rows {
             };
             let (start, end) = (fde.initial_address(), fde.end_address());
             if start == 0 || end <= start {
-                continue; // of a function that the linker dropped
+                continue; // a function that the linker dropped
             }
             if self.function(section, bases, &fde, &mut context).is_none() {
                 self.broken += 1;
@@ -132,8 +132,8 @@ impl Rows {
         self.broken += other.broken;
     }
 
-    /// Takes in what a Go binary's line table says. Its functions save the caller's bp just below the return
-    /// address as soon as they have a frame (the compiler's `-framepointer`), though `.debug_frame` is silent.
+    /// Applies a Go binary's line table. Its functions save the caller's bp just below the return address as
+    /// soon as they have a frame (the compiler's `-framepointer`). `.debug_frame` does not describe that.
     pub fn apply_go(&mut self, stacks: &GoStacks) {
         for row in self.rows.iter_mut().filter(|row| row.kind == Kind::StackPointer && row.cfa >= 2) {
             row.bp = -2;
@@ -158,8 +158,8 @@ impl Rows {
         }
     }
 
-    /// The rows in the order of pc: of several at one pc what is known wins over a gap, the first over a later
-    /// one; neighbours that say the same are one.
+    /// The rows in pc order. If several have one pc, a known row replaces a gap, and the first known row is
+    /// kept. Equal neighbours are merged.
     pub fn finish(mut self) -> Vec<Row> {
         if self.lent.is_some() {
             self.push(self.base, GAP);
@@ -184,8 +184,8 @@ fn words<T: TryFrom<i64>>(bytes: i64) -> Option<T> {
     if bytes % 8 != 0 { None } else { T::try_from(bytes / 8).ok() }
 }
 
-/// The frame of a function that lends it: sp does not become the CFA in the caller, as it does after all others, but
-/// what an expression says, with the return address just below.
+/// The frame of a function that lends it. The caller's sp is not the CFA, unlike in all other functions. An
+/// expression gives it, and the return address is just below.
 fn lent<'a>(
     row: &UnwindTableRow<usize>,
     expression: &dyn Fn(&UnwindExpression<usize>) -> &'a [u8],
@@ -219,7 +219,8 @@ fn rule<'a>(
     signal: bool,
     expression: &dyn Fn(&UnwindExpression<usize>) -> &'a [u8],
 ) -> Row {
-    // OCaml marks code that switches stacks as a signal's, too; there the return address is at its usual place.
+    // OCaml also marks code that switches stacks as a signal frame. There, the return address is at its usual
+    // place.
     let elsewhere = !matches!(row.register(X86_64::RA), Some(RegisterRule::Offset(-8)));
     if signal && elsewhere && matches!(row.cfa(), CfaRule::Expression(_)) {
         return Row::plain(0, Kind::Signal);
@@ -233,7 +234,7 @@ fn rule<'a>(
     frame(row, expression).map_or(BAD, |(kind, cfa, bp)| Row { pc: 0, kind, cfa, bp, bx: saved_bx(row) })
 }
 
-/// How the CFA is found, and where the caller's bp is; `None` if rows cannot say it.
+/// How to find the CFA and the caller's bp. `None` if a row cannot express it.
 fn frame<'a>(
     row: &UnwindTableRow<usize>,
     expression: &dyn Fn(&UnwindExpression<usize>) -> &'a [u8],

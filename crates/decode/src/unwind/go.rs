@@ -6,19 +6,21 @@ use object::{Endianness, Object, ObjectSection, ReadRef};
 
 use crate::symbols::go::MODULE_TEXT;
 
-/// The line table's magic number since Go 1.20; older ones are laid out otherwise.
+/// The line table's magic number since Go 1.20. Older tables have another layout.
 const MAGIC: u32 = 0xffff_fff1;
 /// `abi.FuncFlagTopFrame` (internal/abi/symtab.go).
 const TOP_FRAME: u8 = 1;
-/// `abi.FuncFlagSPWrite`: it changes to another stack, and only the frame pointer tells from which.
+/// `abi.FuncFlagSPWrite`: the function switches to another stack. The old one is known only from the frame
+/// pointer.
 const SP_WRITE: u8 = 2;
 /// Where `runtime._func` has its name, as an offset into the names.
 const NAME_AT: usize = 4;
 /// Where `runtime._func` has its flags (runtime/runtime2.go).
 const FLAG_AT: usize = 41;
-/// What runs the runtime's own work, and C, on the thread's stack, and then comes back (runtime/asm_amd64.s: "The original frame
-/// pointer is stored in BP, which is useful for stack unwinding"). Before Go 1.21 bp has the frame of who called it, who is then
-/// left out. `mcall` does not come back: what it calls serves whoever is next.
+/// Functions that run the runtime's own work or C code on the thread's stack, and then return.
+/// runtime/asm_amd64.s: "The original frame pointer is stored in BP, which is useful for stack unwinding".
+/// Before Go 1.21, bp holds the frame of their caller, which is then skipped. `mcall` does not return,
+/// because the function that it calls continues with any next goroutine.
 const CALLERS: [&[u8]; 2] = [b"runtime.systemstack", b"runtime.asmcgocall"];
 /// `push bp; mov bp, sp`.
 const PROLOGUE_BYTES: u64 = 4;
@@ -28,21 +30,22 @@ const FUNCTIONS_MAX: u64 = 1 << 24;
 /// Functions as ranges of linked addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GoStacks {
-    /// At the top of a stack: nobody called them.
+    /// Functions at the root of a stack, without a caller.
     pub tops: Vec<(u64, u64)>,
-    /// They go from one stack to another.
+    /// Functions that switch from one stack to another.
     pub switches: Vec<(u64, u64)>,
-    /// Of those, they call on the other one, and bp has their own frame meanwhile. Behind their prologue.
+    /// The part of `switches` that call on the other stack, with bp at their own frame during the call.
+    /// Ranges start after the prologue.
     pub framed: Vec<(u64, u64)>,
 }
 
-/// What the line table says; `None` if the file is no Go binary.
+/// Evaluates the line table. `None` if the file is not a Go binary.
 pub fn stacks<'a, R: ReadRef<'a>>(file: &ElfFile64<'a, Endianness, R>) -> Option<GoStacks> {
     let section = [".gopclntab", ".data.rel.ro.gopclntab"].iter().find_map(|name| file.section_by_name(name));
     let table = section.and_then(|section| section.data().ok());
     let module = file.section_by_name(".go.module").and_then(|section| section.data().ok());
     let text = module.and_then(|module| number(module, MODULE_TEXT, 8)).filter(|text| *text != 0);
-    // Of a program with C in it the linker's `.text` begins before Go's.
+    // In a program with C code, the linker's `.text` begins before Go's.
     let text = text.or_else(|| file.section_by_name(".text").map(|section| section.address()));
     table.zip(text).and_then(|(table, text)| read(table, text))
 }
@@ -52,8 +55,8 @@ fn number(bytes: &[u8], at: usize, width: usize) -> Option<u64> {
     Some(field.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte)))
 }
 
-/// Reads the header (`runtime.pcHeader`), then each function's entry. `text` is where addresses count from
-/// if the header does not say (since Go 1.26).
+/// Reads the header (`runtime.pcHeader`), then each function's entry. Addresses are relative to `text` if the
+/// header has no base (since Go 1.26).
 fn read(table: &[u8], text: u64) -> Option<GoStacks> {
     if number(table, 0, 4)? != u64::from(MAGIC) || number(table, 7, 1)? != 8 {
         return None;
@@ -67,7 +70,8 @@ fn read(table: &[u8], text: u64) -> Option<GoStacks> {
     let functions = table.get(usize::try_from(number(table, 64, 8)?).ok()?..)?;
     let mut found = GoStacks::default();
     for index in 0..usize::try_from(count).ok()? {
-        // Entries are (offset of the code, offset of the description); one more code offset ends the last.
+        // Entries are (offset of the code, offset of the description). One more code offset ends the last
+        // function.
         let entry = number(functions, index * 8, 4)?;
         let described = usize::try_from(number(functions, index * 8 + 4, 4)?).ok()?;
         let end = number(functions, index * 8 + 8, 4)?;
@@ -98,7 +102,7 @@ fn is_named(bytes: &[u8], name: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// Of functions with these flags, the last of which is named so.
+    /// A line table of functions with these flags. The last one has this name.
     fn line_table(flags: &[u8]) -> Vec<u8> {
         named_table(flags, b"runtime.gogo")
     }

@@ -1,7 +1,8 @@
-//! Tables as they are kept on disk, by build id: so that a big binary's is made once.
+//! Tables stored on disk by build id, so that a large binary is compiled once.
 //!
-//! `holdup rows 6`, then little-endian numbers: build id, base, functions that made no sense, segments, rows, each
-//! list behind its length. Whether the bytes are those that were written is for who keeps them to check.
+//! The file starts with `holdup rows 6`, then little-endian numbers: build id, base, number of invalid
+//! functions, segments, rows. Each list is preceded by its length. The caller must check that the bytes are
+//! undamaged.
 
 use super::row::Row;
 use super::table::{Segment, Table};
@@ -12,12 +13,12 @@ const HEAD: &[u8] = b"holdup rows 6\n";
 /// Fewer rows are made faster than they are found.
 const ROWS_WORTH_KEEPING: usize = 4096;
 
-/// Under what the table of the binary with this build id is kept; `None` if it has none.
+/// Key under which the table of a binary is stored, `None` without a build id.
 pub fn key(build_id: &[u8]) -> Option<String> {
     (!build_id.is_empty()).then(|| format!("{}-rows", crate::symbols::hex(build_id)))
 }
 
-/// As it is kept; `None` if that is not worth while.
+/// Encodes a table for storage. `None` if storing is not worthwhile.
 pub fn encode(table: &Table) -> Option<Vec<u8>> {
     if table.build_id.is_empty() || table.rows.len() < ROWS_WORTH_KEEPING {
         return None;
@@ -39,7 +40,7 @@ pub fn encode(table: &Table) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// What [`encode`] made of the binary with this build id; `None` if it is anything else.
+/// Decodes the output of [`encode`] for the binary with this build id. `None` for anything else.
 pub fn decode(bytes: &[u8], build_id: &[u8]) -> Option<Table> {
     let mut rest = Fields(bytes.strip_prefix(HEAD)?);
     let length = rest.length(1)?;

@@ -1,6 +1,6 @@
-//! Calls of OCaml's compiler that stand behind a function's last instruction: where an allocation finds no room, the function
-//! jumps there, to `call caml_call_gc` and a jump back. They are described as if the stack were as at the function's end; it is
-//! as where the jump came from, which inside of `try` is two words deeper.
+//! Calls that OCaml's compiler puts after a function's last instruction. If an allocation finds no space, the
+//! function jumps to a `call caml_call_gc` there, and back. Unwind tables describe the stack as at the
+//! function's end. Really it is as at the jump, which is two words deeper inside `try`.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,9 +8,9 @@ use iced_x86::{Decoder, DecoderOptions, FlowControl};
 
 use super::row::{Kind, Row};
 
-/// What is known of a binary whose functions change stacks.
+/// A binary with functions that change stacks.
 pub struct Binary<'a> {
-    /// The linked address that pc 0 of the rows stands for.
+    /// Linked address of pc 0 of the rows.
     pub base: u64,
     /// Linked addresses of functions that go on on another stack (`caml_call_gc` is one), ascending.
     pub changing: &'a [u64],
@@ -21,7 +21,7 @@ pub struct Binary<'a> {
 /// A late call, with the jump back: linked addresses.
 #[derive(Debug, PartialEq, Eq)]
 struct LateCall {
-    /// Of the jumps that lead there.
+    /// Addresses of the jumps to the call.
     from: Vec<u64>,
     start: u64,
     end: u64,
@@ -47,7 +47,7 @@ pub fn mend(rows: &mut Vec<Row>, functions: &[(u64, u64)], binary: &Binary<'_>) 
             ends.insert(end, Row { pc: end, ..*here });
         }
     }
-    // Where a row begins at the end of a call, it says what holds from there on.
+    // An existing row at the end of a call stays valid.
     ends.retain(|end, _| rows.binary_search_by_key(end, |row| row.pc).is_err());
     ends.append(&mut mended);
     rows.retain(|row| !ends.contains_key(&row.pc));
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn a_late_call_has_the_row_of_the_jump_to_it() {
-        // The first is described rightly; the second was jumped to with a word more on the stack.
+        // The first call is described correctly. The second was jumped to with one more word on the stack.
         let gap = Row::plain(0x15, Kind::Gap);
         assert_eq!(mended(&function(GC)), [row(0, 1), row(3, 2), row(6, 1), row(0xe, 2), gap]);
     }

@@ -13,11 +13,11 @@ use super::walk::{Code, Registers, walk};
 use crate::states::Catalogue;
 use crate::symbols::Files;
 
-/// Mappings follow within this time of what they are for: after an exec the loader maps one library after the
-/// other, and each is told some milliseconds later.
+/// Maximum delay of mappings after their use. After an exec, the loader maps one library after the other, and
+/// each mapping is reported some milliseconds later.
 const MAPPED_SOON_NS: u64 = 50_000_000;
 
-/// Walks every copied stack of the recording; those that still cannot be walked keep the reason.
+/// Unwinds every copied stack of the recording. Stacks that still cannot be unwound keep the reason.
 pub fn walk_raw_stacks(catalogue: &mut Catalogue, files: &dyn Files) {
     if !catalogue.stacks.iter().flatten().any(|stack| stack.raw.is_some()) {
         return;
@@ -41,7 +41,8 @@ pub fn walk_raw_stacks(catalogue: &mut Catalogue, files: &dyn Files) {
     }
 }
 
-/// Path and build id; without one the same path may be another file in another container.
+/// Path and build id. Without a build id, the process too, because the path may be another file in another
+/// container.
 type FileKey = (String, Vec<u8>, u32);
 
 struct Tables<'a> {
@@ -114,7 +115,7 @@ fn table_of(files: &dyn Files, pid: u32, mapping: &Mapping) -> Option<Table> {
     found
 }
 
-/// The mapping that held `address` at `at`: the last one told before, else one told soon after.
+/// The mapping of `address` at `at`: the last one reported before, else one reported soon after.
 fn holding<'a>(mappings: &[&'a Mapping], address: u64, at: Timestamp) -> Option<&'a Mapping> {
     let holds = |mapping: &&&Mapping| (mapping.start..mapping.end).contains(&address);
     let before = mappings.iter().rev().filter(|mapping| mapping.at <= at).find(holds);

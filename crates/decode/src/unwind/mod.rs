@@ -1,7 +1,7 @@
-//! Unwind tables: a binary's `.eh_frame` (or `.debug_frame`) compiled to rows that the kernel programs walk
+//! Unwind tables: a binary's `.eh_frame` (or `.debug_frame`) compiled to rows that BPF walks
 //! (`bpf/unwind.h`).
 //!
-//! Pure: bytes in, rows out. Who maps what where, and the kernel's maps, are capture's.
+//! This module only converts bytes to rows. The capture crate handles mappings and BPF maps.
 
 mod expression;
 mod frames;

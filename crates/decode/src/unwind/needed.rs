@@ -8,7 +8,7 @@ use object::read::elf::{Dyn, ElfFile64, FileHeader};
 /// No binary asks for more.
 const NEEDED_MAX: usize = 1000;
 
-/// The names in `DT_NEEDED` of an ELF file; none where it is none, or asks for none.
+/// The names in `DT_NEEDED` of an ELF file. Empty for other files, and without dependencies.
 pub fn needed<'a, R: ReadRef<'a>>(bytes: R) -> Vec<String> {
     names(bytes).unwrap_or_default()
 }

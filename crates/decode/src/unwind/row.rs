@@ -17,18 +17,18 @@ pub enum Kind {
     Deref = 4,
     /// The frame that the kernel made for a signal is at sp.
     Signal = 5,
-    /// Nobody called this: the thread's root.
+    /// The thread's root, which has no caller.
     Stop = 6,
-    /// A rule that rows cannot say.
+    /// A rule that rows cannot express.
     Bad = 7,
-    /// The code went on on another stack: CFA = *(sp + 8 × at) + 8 × behind; see [`Row::switched`].
+    /// The code switched to another stack: CFA = *(sp + 8 × at) + 8 × behind. See [`Row::switched`].
     Switched = 8,
     /// The same, with one word more to follow: CFA = **(sp + 8 × at) + 8 × behind.
     SwitchedTwice = 9,
-    /// Code that runs on a frame which another function made for it: CFA = sp + 8 × `cfa`, and a few words more where
-    /// it calls somebody ([`LENT_WORDS`]).
+    /// Code that runs on a frame made by another function: CFA = sp + 8 × `cfa`, plus a few words while it
+    /// calls another function ([`LENT_WORDS`]).
     Lent = 10,
-    /// Code that keeps its frame in bx while what it calls runs on another stack: CFA = bx + 8 × `cfa`.
+    /// Code that keeps its frame in bx while its callee runs on another stack: CFA = bx + 8 × `cfa`.
     Held = 11,
     /// Code with a frame pointer that keeps the caller's stack pointer below it. Only the kernel programs find such code.
     Interpreted = 12,
@@ -36,7 +36,7 @@ pub enum Kind {
     FrameElsewhere = 13,
 }
 
-/// So many words more than its CFA says may lie below a lent frame: what the code that uses it pushes for a call.
+/// Maximum number of additional words on a lent frame, pushed for a call by the code that uses the frame.
 pub const LENT_WORDS: u64 = 16;
 
 const KINDS: [Kind; 14] = [
@@ -56,22 +56,22 @@ const KINDS: [Kind; 14] = [
     Kind::FrameElsewhere,
 ];
 
-/// What holds from a pc on, until the next row.
+/// The rule from a pc up to the next row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
     /// Relative to the table's base.
     pub pc: u32,
     /// See [`Kind`].
     pub kind: Kind,
-    /// In units of 8 bytes, but for [`Kind::Plt`]; two numbers for [`Kind::Switched`].
+    /// In units of 8 bytes, except for [`Kind::Plt`]. Two numbers for [`Kind::Switched`].
     pub cfa: i16,
-    /// The caller's bp is saved at CFA + 8 × this; 0: bp still has it.
+    /// The caller's bp is saved at CFA + 8 × this. 0: it is still in bp.
     pub bp: i8,
-    /// The caller's bx is saved at CFA - 8 × this; 0: bx still has it; [`BX_ELSEWHERE`].
+    /// The caller's bx is saved at CFA - 8 × this. 0: it is still in bx. Or [`BX_ELSEWHERE`].
     pub bx: u8,
 }
 
-/// In [`Row::bx`]: it is saved where a row cannot say.
+/// In [`Row::bx`]: saved at a place that a row cannot express.
 pub const BX_ELSEWHERE: u8 = 15;
 
 impl Row {
@@ -90,7 +90,7 @@ impl Row {
         matches!(self.kind, Kind::Switched | Kind::SwitchedTwice | Kind::Held | Kind::FrameElsewhere)
     }
 
-    /// Of a switched stack: where the word is, and what is added to it, in bytes.
+    /// For a switched stack: offset of the pointer to the CFA, and the distance to add (bytes).
     pub fn switched(&self) -> (i64, i64) {
         let [at, behind] = self.cfa.to_le_bytes().map(|byte| i64::from(byte as i8) * 8);
         (at, behind)
@@ -105,7 +105,7 @@ impl Row {
             | u64::from(self.bx) << 60
     }
 
-    /// What [`Row::pack`] made; `None` if it is anything else.
+    /// Unpacks the output of [`Row::pack`]. `None` for anything else.
     pub fn unpack(packed: u64) -> Option<Row> {
         let [p0, p1, p2, p3, c0, c1, bp, last] = packed.to_le_bytes();
         let kind = KINDS.into_iter().find(|known| *known as u8 == last & 15)?;
@@ -113,7 +113,7 @@ impl Row {
         Some(Row { pc, kind, cfa, bp: bp as i8, bx: last >> 4 })
     }
 
-    /// Says the same as `other`, from another pc on.
+    /// Whether the rule equals that of `other`, apart from the pc.
     pub fn same_rule(&self, other: &Row) -> bool {
         Row { pc: other.pc, ..*self } == *other
     }

@@ -10,7 +10,7 @@ use super::go;
 use super::late_calls::{self, Binary};
 use super::row::{Kind, Row};
 
-/// More rows than any binary seen has (150 MB of code: 1.2 M); hostile ones end here.
+/// Maximum number of rows (150 MB of code has 1.2 million). Limits damaged files.
 const ROWS_MAX: usize = 1 << 23;
 
 /// Why a binary has no table.
@@ -19,7 +19,7 @@ pub enum TableError {
     /// Not an ELF file of this machine.
     #[error("it is no 64-bit x86 ELF file")]
     NotElf,
-    /// Its code, words and stacks are those of 32 bits.
+    /// A 32-bit program, with 32-bit code, words and stacks.
     #[error("it is a program of 32 bits: their stacks are not followed, and end at the first frame")]
     Narrow,
     /// Neither section is there.
@@ -34,7 +34,7 @@ pub struct Segment {
     pub file_offset: u64,
     /// How long (bytes).
     pub length: u64,
-    /// Its address as linked.
+    /// Linked address.
     pub address: u64,
 }
 
@@ -43,19 +43,18 @@ pub struct Segment {
 pub struct Table {
     /// In the order of pc.
     pub rows: Vec<Row>,
-    /// The linked address that pc 0 of the rows stands for.
+    /// Linked address of pc 0 of the rows.
     pub base: u64,
     /// Executable segments, for [`Table::base_when_mapped`].
     pub segments: Vec<Segment>,
-    /// The file's own build id; empty if it has none.
+    /// The file's own build id, empty if it has none.
     pub build_id: Vec<u8>,
-    /// Functions whose description made no sense: their rows say so.
+    /// Number of functions with an invalid description. Their rows are marked as such.
     pub broken: usize,
 }
 
 impl Table {
-    /// Compiles the table of an ELF file. Of a file that is read piecemeal (`object::ReadCache`) only the
-    /// sections that say something are read.
+    /// Compiles the table of an ELF file. With `object::ReadCache`, only the needed sections are read.
     pub fn compile<'a, R: ReadRef<'a>>(bytes: R) -> Result<Table, TableError> {
         let file = ElfFile64::<Endianness, R>::parse(bytes).map_err(|_| no_table(bytes))?;
         let endian = file.endian();
@@ -118,8 +117,8 @@ impl Table {
         self.rows.iter().find(|row| row.kind == Kind::Lent).copied()
     }
 
-    /// What to take off an address to get a row's pc, where the file is mapped from `file_offset` on at
-    /// `start`. `None` if no executable segment is mapped so.
+    /// The value to subtract from an address to get a row's pc, if the file is mapped from `file_offset` on
+    /// at `start`. `None` if no executable segment is mapped like this.
     pub fn base_when_mapped(&self, start: u64, length: u64, file_offset: u64) -> Option<u64> {
         Table::base_of(&self.segments, self.base, (start, length, file_offset))
     }
@@ -149,7 +148,7 @@ fn no_table<'a, R: ReadRef<'a>>(bytes: R) -> TableError {
     }
 }
 
-/// The build id of an ELF file; empty if it has none, or is none.
+/// The build id of an ELF file. Empty if it has none, or for any other file.
 pub fn build_id<'a, R: ReadRef<'a>>(bytes: R) -> Vec<u8> {
     let narrow = || Some(ElfFile32::<Endianness, R>::parse(bytes).ok()?.build_id().ok()??.to_vec());
     match ElfFile64::<Endianness, R>::parse(bytes) {
@@ -184,7 +183,8 @@ fn base_addresses<'a, R: ReadRef<'a>>(file: &ElfFile64<'a, Endianness, R>) -> Ba
     bases
 }
 
-/// A file without section headers still says where `.eh_frame_hdr` is, which says where `.eh_frame` is.
+/// In a file without section headers, a program header leads to `.eh_frame_hdr`, and that leads to
+/// `.eh_frame`.
 fn eh_frame_by_header<'a, R: ReadRef<'a>>(
     file: &ElfFile64<'a, Endianness, R>,
     bytes: R,

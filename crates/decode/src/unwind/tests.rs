@@ -80,7 +80,7 @@ fn what_is_no_elf_file_is_said() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever bytes are changed or cut: a table in order, or an error; no panic and no end of memory.
+    /// Any change or truncation gives a sorted table or an error, without a panic or excessive memory.
     #[test]
     fn broken_files_give_tables_in_order_or_errors(
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..40),

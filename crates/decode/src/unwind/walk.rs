@@ -5,7 +5,7 @@ use holdup_events::tables::{FrameVia, StackEnd};
 
 use super::row::{BX_ELSEWHERE, Kind, LENT_WORDS, Row};
 
-/// What a walk needs of a thread's registers.
+/// Registers of a thread that unwinding needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Registers {
     /// Instruction pointer.
@@ -26,14 +26,14 @@ enum Bx {
     Lost,
 }
 
-/// What is known of the code at an address.
+/// Unwind information for the code at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
-    /// It is in no executable mapping.
+    /// The address is in no executable mapping.
     Unmapped,
-    /// It is code without a row: a gap, or a just-in-time compiler's.
+    /// Code without a row: a gap, or from a just-in-time compiler.
     Bare,
-    /// Its row.
+    /// The row for the code.
     Row(Row),
 }
 
@@ -75,7 +75,7 @@ struct Walk<'a> {
     code: &'a mut dyn FnMut(u64) -> Code,
 }
 
-/// Walks from `registers`: `word` reads the stack, `code` says what is known of the code at an address.
+/// Unwinds from `registers`. `word` reads the stack, `code` returns the unwind information for an address.
 pub fn walk(
     registers: Registers,
     word: &dyn Fn(u64) -> Option<u64>,
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn rows_lead_to_the_root() {
-        // 0x10: leaf, pushed nothing; 0x20: saved bp below its return address; 0x30: root.
+        // 0x10: leaf without pushed registers. 0x20: saved bp below its return address. 0x30: root.
         let code = |ip| match ip {
             0x10 => row(Kind::StackPointer, 1, 0),
             0x1f => row(Kind::StackPointer, 3, -2),
@@ -287,7 +287,7 @@ mod tests {
 
     #[test]
     fn a_frame_held_in_a_register_is_found_where_the_register_was_saved() {
-        // 0x10: leaf, which saved bx or not; 0x20: holds its frame, whose return address is at 0x1020, in bx.
+        // 0x10: leaf, which saved bx or not. 0x20: holds its frame in bx, with the return address at 0x1020.
         let words = [0x1018, 0x20, 0, 0, 0x30];
         let walked = |saved: u8, bx: u64| {
             let leaf = Row { cfa: 2, bx: saved, ..Row::plain(0, Kind::StackPointer) };
@@ -308,7 +308,8 @@ mod tests {
 
     #[test]
     fn a_frame_may_be_below_on_another_stack() {
-        // 0x10: leaf, on the stack from 0x1020 on; 0x20: came from the one below it, where its frame is.
+        // 0x10: leaf, on the stack at 0x1020 and above. 0x20: its frame is on the stack below, from which the
+        // switch came.
         let words = [0x1010, 0x30, 0, 0, 0x20];
         let walked = |kind: Kind| {
             let code = move |ip| match ip {

@@ -1,5 +1,5 @@
-//! Numbers of threads in the PID namespace of their own (a container's): what a program keeps in its memory, and waits for, is that
-//! number, and not the one by which the kernel tells the thread elsewhere.
+//! Thread ids in a thread's own PID namespace (a container's). A program stores and waits for these ids, but
+//! kernel events have the ids of another namespace.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -8,7 +8,8 @@ use holdup_events::event::{Outcome, RawWait, SnapshotState};
 
 use super::layout::{Fields, KIND_EXEC, KIND_EXIT, KIND_FORK, KIND_RENAME, KIND_SNAPSHOT};
 
-/// What is told of the ends of threads comes before what was told of others' waits for them: so many are remembered.
+/// Number of ended threads to remember. A thread's end may be reported before the waits of other threads for
+/// it.
 const ENDED_MAX: usize = 4096;
 /// `FUTEX_CMD_MASK`
 const COMMAND: u32 = 0x7f;
@@ -23,7 +24,7 @@ pub struct InnerTids {
 }
 
 impl InnerTids {
-    /// Takes what a record says of its thread, if it does.
+    /// Records the inner tid of a record's thread, if the record has it.
     pub fn note(&mut self, fields: &Fields<'_>, kind: u8) {
         if !matches!(kind, KIND_FORK | KIND_EXEC | KIND_RENAME | KIND_EXIT | KIND_SNAPSHOT) {
             return;
@@ -39,7 +40,7 @@ impl InnerTids {
         while self.ended.len() > ENDED_MAX
             && let Some((key, tid)) = self.ended.pop_front()
         {
-            // The number may be another's meanwhile.
+            // The inner tid may already be reused by another thread.
             if self.tids.get(&key) == Some(&tid) {
                 self.tids.remove(&key);
             }
@@ -52,7 +53,7 @@ impl InnerTids {
         self.tids.len()
     }
 
-    /// The same event, with the numbers by which the kernel tells threads.
+    /// Replaces inner tids in an event by the kernel's ids.
     pub fn put_in(&self, event: &mut Event) {
         if self.tids.is_empty() {
             return;

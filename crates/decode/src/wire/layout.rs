@@ -1,4 +1,4 @@
-//! What lies where in a record of `bpf/wire.h`.
+//! Field offsets in the records of `bpf/wire.h`.
 
 use holdup_events::{CpuId, Timestamp};
 
@@ -24,7 +24,7 @@ pub mod size {
     pub const SAMPLE_USER: usize = SAMPLE + 16 * 8;
     /// `struct wire_stack` without its addresses
     pub const STACK: usize = 32;
-    /// `struct wire_raw_stack` without what follows it
+    /// `struct wire_raw_stack` without the data after it
     pub const RAW_STACK: usize = 64;
     /// `struct wire_thread`
     pub const THREAD: usize = 56;
@@ -69,7 +69,7 @@ pub const KIND_PLACE: u8 = 19;
 pub const KIND_COUNTERS: u8 = 20;
 pub const KIND_TASK_WAIT: u8 = 21;
 
-// Flags of the kinds that their names begin with; without one, of switches.
+// Flags of the kinds in their names. Without a kind, flags of switches.
 pub const FLAG_PREEMPT: u8 = 0x01;
 pub const FLAG_THROTTLED: u8 = 0x02;
 pub const FLAG_IN_IOWAIT: u8 = 0x04;
@@ -143,7 +143,7 @@ impl Fields<'_> {
         self.u8(15)
     }
 
-    /// Up to 16 bytes of a name, without what follows its end.
+    /// A name of up to 16 bytes, cut at the first zero.
     pub fn name(&self, at: usize) -> String {
         let bytes = self.0.get(at..at + 16).unwrap_or_default();
         let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());

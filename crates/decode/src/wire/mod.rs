@@ -1,7 +1,7 @@
-//! Records of the kernel programs (`bpf/wire.h`) → events.
+//! BPF records (`bpf/wire.h`) → events.
 //!
-//! Sequence numbers count per CPU and stream, lost records included: a gap is a [`Loss`] with its
-//! exact number, and lies between two records that we have.
+//! Sequence numbers count per CPU and stream, including lost records. A gap is a [`Loss`] with the exact
+//! number of records, between two received records.
 
 mod inner_tids;
 mod layout;
@@ -26,13 +26,13 @@ pub use self::layout::size;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a record of kind {kind} with {length} bytes")]
 pub struct WireError {
-    /// Its kind byte; 0 if it has not even a header.
+    /// The kind byte, 0 for a record without a complete header.
     pub kind: u8,
-    /// Its length.
+    /// Length of the record in bytes.
     pub length: usize,
 }
 
-/// The streams of `enum wire_stream`, by number: what they carry.
+/// Content of the streams of `enum wire_stream`, by number.
 const STREAMS: [&str; 7] =
     ["sched", "cpu-samples", "definitions", "cpu-samples", "allocations", "page-faults", probed::SOURCE];
 /// Of [`STREAMS`].
@@ -48,11 +48,11 @@ pub struct WireDecoder {
     counts: Counts,
     probed: Probed,
     hardware: Hardware,
-    /// Processes whose tasks' waits are told no more, since the last [`WireDecoder::take_closed`].
+    /// Processes whose task waits are not recorded any more, since the last [`WireDecoder::take_closed`].
     closed: Vec<(u32, Timestamp)>,
     task_waits: u64,
     inner_tids: InnerTids,
-    /// Of the last event of [`WireDecoder::decode_seen`].
+    /// Allocation reused from the last event of [`WireDecoder::decode_seen`].
     spare: Option<Box<RawWait>>,
 }
 
@@ -98,9 +98,9 @@ impl WireDecoder {
         Ok(())
     }
 
-    /// As [`WireDecoder::decode`], for a sink that keeps no event: what a wait needs is not allocated anew for each. Switches
-    /// and wakeups, of which there are most, take a shorter way: each has a length that is known here, so that no field of
-    /// theirs is checked for where it ends.
+    /// As [`WireDecoder::decode`], for a sink that keeps no event. The allocation for a wait is reused.
+    /// Switches and wakeups, the most frequent events, use a fast path: their length is known at compile
+    /// time, so fields need no bounds checks.
     pub fn decode_seen(&mut self, record: &[u8], sink: &mut dyn FnMut(&Event)) -> Result<(), WireError> {
         if let Some(whole) = record.first_chunk::<{ size::SWITCH_BLOCKED }>()
             && kind_of(whole) == KIND_SWITCH_BLOCKED
@@ -134,13 +134,14 @@ impl WireDecoder {
         self.decode(record, &mut |event| sink(&event))
     }
 
-    /// The same of a snapshot, once all of them are known: who waits may come before the one who is waited for.
+    /// Replaces inner tids in a snapshot, once all are known. The waiter's record may come before that of the
+    /// awaited thread.
     pub fn with_outer_tids(&self, mut snapshot: Event) -> Event {
         self.inner_tids.put_in(&mut snapshot);
         snapshot
     }
 
-    /// Takes the number of a switch or wakeup, and tells what is missing before it.
+    /// Takes the sequence number of a switch or wakeup, and emits a loss if numbers are missing before it.
     #[inline]
     fn tell_gap(&mut self, fields: &Fields<'_>, sink: &mut dyn FnMut(&Event)) {
         let stream = usize::from(SCHED_STREAM);
@@ -153,8 +154,8 @@ impl WireDecoder {
         }
     }
 
-    /// Nothing comes any more, since `end`: tells of switches and wakeups that are missing behind the last of their CPU, whose next one
-    /// would have one of the numbers `next`. The recording began at `begin`.
+    /// Emits losses for switches and wakeups missing at the end. No record arrives after `end`. `next` has
+    /// the next sequence number by CPU. The recording began at `begin`.
     pub fn tell_last_gaps(
         &mut self,
         next: &[u32],
@@ -184,12 +185,12 @@ impl WireDecoder {
         self.lost
     }
 
-    /// Spans by probes: what they mean is told before the first record of them comes.
+    /// Spans from probes. They must be defined before their first record.
     pub fn probed(&mut self) -> &mut Probed {
         &mut self.probed
     }
 
-    /// Hardware counters: which they are is told before the first record of them comes.
+    /// Hardware counters. Their names must be set before their first record.
     pub fn hardware(&mut self) -> &mut Hardware {
         &mut self.hardware
     }
@@ -235,7 +236,7 @@ impl WireDecoder {
         Some(())
     }
 
-    /// Processes whose tasks wait too often for all that to be told, and until when it was.
+    /// Processes with too many task waits, and the time at which their recording stopped.
     pub fn take_closed(&mut self) -> Vec<(u32, Timestamp)> {
         std::mem::take(&mut self.closed)
     }

@@ -1,4 +1,4 @@
-//! What each kind of record says, field by field.
+//! Decodes the fields of each kind of record.
 
 use std::array;
 use std::num::NonZeroU64;
@@ -16,7 +16,7 @@ use crate::counts::ThreadCounts;
 use crate::hardware::Reading;
 use crate::wait_reason;
 
-/// What a record says that stands for itself; nothing if it is too short for its kind, or of another one.
+/// The event of a self-contained record. `None` if the record is too short for its kind, or of another kind.
 pub fn event(fields: &Fields<'_>, kind: u8) -> Option<Event> {
     let least = match kind {
         KIND_SWITCH => size::SWITCH_FOREIGN,
@@ -126,8 +126,9 @@ pub fn affinity(fields: &Fields<'_>, kind: u8) -> Option<Affinity> {
 pub fn waking(fields: &Fields<'_>) -> Waking {
     let context = WakeContext::from_code(fields.flags()).unwrap_or_default();
     let waker_syscall = fields.i32(24);
-    // What a thread sends to a peer on its own machine is handed over in a soft interrupt of its own call: it is who woke. That the
-    // call is one that reaches peers is asked because some interrupts pass no tracepoint (of Hyper-V's bus), and raise one unseen.
+    // Data that a thread sends to a local peer is delivered in a soft interrupt during its syscall, so the
+    // thread is the waker. The syscall is checked, because some interrupts (of Hyper-V's bus) pass no
+    // tracepoint, and may raise an unrelated soft interrupt.
     let context = match context {
         WakeContext::SoftIrq if wait_reason::reaches_peers(waker_syscall) => WakeContext::Thread,
         context => context,

@@ -6,7 +6,7 @@ use holdup_events::Timestamp;
 /// its record between another's numbering and sending.
 const PATIENCE: u32 = 4;
 
-/// What is known of one CPU's stream.
+/// State of one CPU's stream.
 #[derive(Clone, Default)]
 pub struct Sequence {
     next: u32,
@@ -30,7 +30,7 @@ pub struct Gap {
 }
 
 impl Sequence {
-    /// Takes a number that is the next one, as nearly all are; `false`: it is not, or a gap is open.
+    /// Takes the expected next number, the usual case. `false` if it is another number, or a gap is pending.
     #[inline]
     pub fn take_next(&mut self, seq: u32, at: Timestamp) -> bool {
         let is_next = self.seen && self.next == seq && self.pending.is_none();
@@ -40,7 +40,7 @@ impl Sequence {
         is_next
     }
 
-    /// What is missing, as nothing comes any more: the next number would be `next`.
+    /// The records missing at the end, if the next number would be `next`.
     pub fn left(&self, next: u32) -> Option<(u32, Timestamp)> {
         let behind = next.wrapping_sub(self.next);
         let behind = if behind > u32::MAX / 2 { 0 } else { behind };
@@ -49,7 +49,7 @@ impl Sequence {
         (missing > 0).then_some((missing, since))
     }
 
-    /// Takes the next number; gives the gap that is now certain, if any.
+    /// Takes the next number. Returns the gap that is now certain, if any.
     pub fn take(&mut self, seq: u32, at: Timestamp) -> Option<Gap> {
         let ahead = seq.wrapping_sub(self.next);
         if self.seen && ahead > u32::MAX / 2 {

@@ -54,10 +54,10 @@ pub fn raw_stack(fields: &Fields<'_>) -> Option<RawStack> {
     })
 }
 
-/// User addresses have at most 56 bits; the rest is `enum wire_via`.
+/// User addresses have at most 56 bits. The rest is `enum wire_via`.
 const USER_ADDRESS: u64 = u64::MAX >> 8;
 
-/// What stands for a user frame.
+/// The stored address of a user frame.
 fn user_address(word: u64) -> u64 {
     if Interpreted::of(word).is_some() { word } else { word & USER_ADDRESS }
 }
@@ -67,7 +67,7 @@ fn via_of(word: u64) -> FrameVia {
     if Interpreted::of(word).is_some() { FrameVia::Interpreted } else { via((word >> 56) as u8) }
 }
 
-/// `enum wire_via`; `enum wire_end` has the codes of [`StackEnd`].
+/// Decodes `enum wire_via`. The codes of `enum wire_end` equal those of [`StackEnd`].
 fn via(code: u8) -> FrameVia {
     match code {
         0 => FrameVia::Registers,

@@ -69,7 +69,7 @@ fn what_is_missing_behind_the_last_record_of_a_cpu_is_told_in_the_end() {
     assert_eq!(decoder.lost()[0], 12);
 }
 
-/// They come by two rings, of which one is read whole before the other.
+/// Samples use two rings, and one is read completely before the other.
 #[test]
 fn samples_with_and_without_registers_are_numbered_apart() {
     let with = |seq, at| record(14, 0, seq, at, 176);
@@ -258,7 +258,7 @@ fn who_sends_to_a_peer_on_its_machine_or_makes_room_for_it_is_who_wakes_it() {
     for call in [sendto, recvfrom, exit_group] {
         assert_eq!(waking(2, call), (WakeContext::Thread, call, 9, 3));
     }
-    // A soft interrupt came while it did something else: what it did is of no interest, nor where.
+    // A soft interrupt during another activity of the thread, which is not recorded.
     assert_eq!(waking(2, nanosleep), (WakeContext::SoftIrq, -1, 0, 0));
     assert_eq!(waking(2, -1), (WakeContext::SoftIrq, -1, 0, 0));
     assert_eq!(waking(1, sendto).0, WakeContext::Timer);
@@ -283,7 +283,8 @@ fn drawn_allocations_and_their_ends_have_a_stream_of_their_own() {
     assert!(decode_all(&[allocated[..size::ALLOCATED - 1].to_vec()]).is_empty());
 }
 
-/// A thread's counts are told by how much they grew; only its last are numbered. Faults keep what they stand for.
+/// A thread's counts are emitted as increases, and only its last record has a number. Faults keep the number
+/// that they represent.
 #[test]
 fn faults_and_counts_of_threads() {
     let counts = |flags: u8, seq: u32, minor: u64| {
@@ -330,7 +331,7 @@ fn places_of_spans_mean_what_was_told_of_them() {
         matches!(&events[1], Event::Tell(tell) if (tell.tid, tell.tgid, tell.lane) == (5, 4, 5)),
         "{events:?}"
     );
-    // Numbers that are missing: what is open may have ended.
+    // Numbers are missing: open spans may have ended.
     place[8..12].copy_from_slice(&9u32.to_le_bytes());
     events.clear();
     decoder.decode(&place, &mut |event| events.push(event)).unwrap();
@@ -339,7 +340,7 @@ fn places_of_spans_mean_what_was_told_of_them() {
         "{events:?}"
     );
     assert!(decoder.decode(&place[..size::PLACE - 1], &mut |_| panic!("too short")).is_err());
-    // Of a place that nobody told of nothing is said.
+    // Hits of an unknown probe are ignored.
     assert!(decode_all(&[record(19, 0, 0, 10, size::PLACE)]).is_empty());
 }
 
@@ -399,7 +400,7 @@ fn what_hardware_counted_is_told_of_its_thread() {
 }
 
 proptest! {
-    /// Records with numbers that go on, are missing, come late or again: the short way tells what the usual one does.
+    /// Records in order, missing, late or repeated: the fast path gives the same result as the usual one.
     #[test]
     fn the_short_way_for_switches_and_wakeups_tells_the_same(
         records in proptest::collection::vec(
@@ -425,7 +426,7 @@ proptest! {
     }
 }
 
-/// A thread's record; it is of process 70.
+/// A record of a thread of process 70.
 fn thread_record(kind: u8, tid: u8, inner: u8, length: usize) -> Vec<u8> {
     let mut bytes = record(kind, 0, 0, 1, length);
     (bytes[16], bytes[20], bytes[28], bytes[52]) = (tid, 70, 1, inner);
@@ -456,13 +457,13 @@ fn owners_and_those_who_are_joined_have_the_numbers_of_the_machine() {
     const JOIN: u32 = 265;
     let mut records = vec![thread_record(11, 70, 1, size::SNAPSHOT)];
     records.extend([(71, 2), (72, 3)].map(|(tid, inner)| thread_record(7, tid, inner, size::THREAD)));
-    // What is told of an end may come before a wait that was earlier.
+    // A thread's end may be reported before an earlier wait.
     records.push(thread_record(10, 72, 3, size::THREAD));
     let numbered = |waits: &[Vec<u8>]| waits_of(&decode_all(&[records.as_slice(), waits].concat()));
     assert_eq!(numbered(&[futex_record(PRIVATE_WAIT, 2, 3), futex_record(JOIN, 3, 0)]), [(2, 72), (72, 0)]);
-    // Not its own number, nor one of nobody: these are counters that processes share.
+    // The waiter's own tid, and an unknown tid: these are counters shared between processes.
     assert_eq!(numbered(&[futex_record(JOIN, 2, 0), futex_record(JOIN, 9, 0)]), [(2, 0), (9, 0)]);
-    // Who has the number now is meant.
+    // The tid refers to its current thread.
     records.push(thread_record(7, 99, 3, size::THREAD));
     assert_eq!(waits_of(&decode_all(&[records.as_slice(), &[futex_record(JOIN, 3, 0)]].concat())), [(99, 0)]);
 }

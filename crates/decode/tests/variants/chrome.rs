@@ -29,7 +29,7 @@ fn an_asynchronous_end_may_stand_before_its_begin() {
 
 #[test]
 fn asynchronous_spans_of_one_id_nest_in_the_order_of_time() {
-    // Each end stands before all begins; the second span of the id begins when the first one ends.
+    // Each end comes before all begins. The second span with the id begins when the first one ends.
     let events = [
         event("e", 7, 30, "a"),
         event("e", 7, 10, "a"),

@@ -1,4 +1,4 @@
-//! perf's events: which are read, which stand for time, and switches that are missing.
+//! perf's events: which are imported, which represent time, and missing switches.
 
 use super::*;
 
@@ -41,7 +41,7 @@ fn samples_that_do_not_stand_for_time_are_kept_and_it_is_said() {
     }
 }
 
-/// Lines of switches on CPU 0: times in ms, who leaves and who comes.
+/// Switch lines on CPU 0: time in ms, departing thread, arriving thread.
 fn switches(all: &[(u32, u32, u32)]) -> String {
     let line = |(at, prev, next): &(u32, u32, u32)| {
         format!(

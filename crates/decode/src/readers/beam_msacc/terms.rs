@@ -8,7 +8,7 @@ const STATES_MAX: usize = 64;
 /// One thread's sums.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Account {
-    /// What kind of thread.
+    /// Kind of thread.
     pub kind: String,
     /// Which of its kind.
     pub id: u64,
@@ -39,7 +39,7 @@ enum Sign<'a> {
     Word(&'a str),
 }
 
-/// Signs; brackets, commas and arrows only stand between them.
+/// Tokens. Brackets, commas and arrows are only separators.
 fn signs(text: &str) -> impl Iterator<Item = Sign<'_>> {
     let mut rest = text;
     std::iter::from_fn(move || {

@@ -1,4 +1,4 @@
-//! Begins and ends that are told apart → spans. They come in any order of time; those of a thread nest.
+//! Separate begin and end events → spans. Events may be out of order. Spans of a thread nest.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,7 +8,7 @@ use super::json::{Entry, Key};
 use super::people::People;
 use crate::telling::{Telling, Who};
 
-/// Spans that overlap have lanes of their own, so many at the most for a process and category.
+/// Maximum number of lanes for overlapping spans of a process and category.
 const LANES_MAX: usize = 32;
 
 /// A begin or an end.
@@ -34,7 +34,7 @@ struct AsyncEdge {
     name: u32,
 }
 
-/// An asynchronous span; without an end it lasts as long as the file.
+/// An asynchronous span. Without an end, it lasts until the end of the file.
 type AsyncSpan = (u64, Option<u64>, u32);
 
 /// All of them.
@@ -48,7 +48,7 @@ pub(super) struct Edges {
 }
 
 impl Edges {
-    /// A begin or an end on a thread; an end may have no name.
+    /// A begin or end event on a thread. An end may have no name.
     pub fn push(&mut self, edge: Edge, name: &str) {
         let name = self.name(name);
         self.edges.push((edge, name));
@@ -82,7 +82,7 @@ impl Edges {
         done
     }
 
-    /// Tells them as spans.
+    /// Emits the edges as spans.
     pub fn finish(mut self, people: &mut People, telling: &mut Telling) {
         self.edges.sort_by_key(|(edge, _)| (edge.who, edge.at));
         let mut open: Vec<(Edge, u32)> = Vec::new();
@@ -120,7 +120,7 @@ impl Edges {
         }
     }
 
-    /// Puts spans that overlap on lanes beside each other.
+    /// Puts overlapping spans on separate lanes.
     fn lay_out(&self, spans: BTreeMap<Group, Vec<AsyncSpan>>, people: &mut People, telling: &mut Telling) {
         for ((pid, category), mut spans) in spans {
             spans.sort();
@@ -152,7 +152,7 @@ impl Edges {
 /// Puts the begins and ends of one id together, in the order of time: an end without a name ends the innermost span. Returns how many
 /// ends have no begin.
 fn match_edges(mut edges: Vec<AsyncEdge>, unnamed: Option<u32>, done: &mut Vec<AsyncSpan>) -> u64 {
-    // At one moment, what is open ends before anything begins.
+    // At equal times, open spans end before new ones begin.
     edges.sort_by_key(|edge| (edge.at, edge.begins));
     let (mut open, mut early): (Vec<AsyncEdge>, Vec<AsyncEdge>) = (Vec::new(), Vec::new());
     let mut unmatched = 0;

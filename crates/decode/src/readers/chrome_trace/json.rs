@@ -13,7 +13,7 @@ use serde_json::Value;
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Entry<'a> {
-    /// What it is.
+    /// Event type.
     #[serde(borrow)]
     pub ph: Cow<'a, str>,
     #[serde(borrow)]
@@ -45,7 +45,7 @@ impl Entry<'_> {
     }
 }
 
-/// A time that the file gives in microseconds; none if it is no time, or before 0.
+/// A time, given in microseconds in the file. `None` if it is invalid or negative.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Nanoseconds(pub Option<u64>);
 

@@ -7,7 +7,8 @@ const V8: &str = "v8";
 /// Multicore OCaml's, before 5.0: it writes the domain's number for the process, too.
 pub(super) const OCAML: &str = "ocaml eventlog";
 
-/// What a span of this category and name is, and whose word it is: empty if it is the program's.
+/// The kind of a span with this category and name, and the runtime that emits it. Empty for the program's own
+/// spans.
 pub(super) fn of(categories: &str, name: &str) -> (SpanKind, &'static str) {
     if let Some(kind) = of_v8(categories, name) {
         return (kind, V8);

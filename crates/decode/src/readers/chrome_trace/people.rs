@@ -19,7 +19,7 @@ pub(super) struct People {
 }
 
 impl People {
-    /// Who an entry is about.
+    /// The thread of an entry.
     pub fn of(&mut self, entry: &Entry, telling: &mut Telling) -> Option<Who> {
         self.thread(&entry.pid, &entry.tid, telling)
     }
@@ -70,7 +70,7 @@ impl People {
         }
     }
 
-    /// Words of this runtime are used by somebody.
+    /// A span of this runtime was found on a thread.
     pub fn speaks(&mut self, who: Who, runtime: &'static str, telling: &mut Telling) {
         if runtime.is_empty() {
             return;
@@ -98,7 +98,7 @@ impl People {
         }
     }
 
-    /// Only this process is the program: a pid or a name; all if empty.
+    /// Restricts the program to this process (a pid or a name). Empty: all processes.
     pub fn choose(&self, wanted: &str, telling: &mut Telling) {
         for (pid, who) in self.all.iter().filter(|_| !wanted.is_empty()) {
             let named = self.process_names.get(pid).is_some_and(|name| name == wanted);

@@ -1,4 +1,4 @@
-//! One capability: when it has a Haskell thread, and what it does in a collection.
+//! One capability: its Haskell threads and its part in collections.
 
 use holdup_events::tables::SpanKind;
 use holdup_events::{CpuId, WaitReason};
@@ -6,27 +6,27 @@ use holdup_events::{CpuId, WaitReason};
 use super::id;
 use crate::telling::{After, At, Found, Telling, Who};
 
-/// Its state.
+/// State of a capability.
 pub(super) struct Capability {
     pub who: Who,
     cpu: CpuId,
-    /// It has something to run.
+    /// The capability has work to run.
     busy: bool,
     /// The Haskell thread that it runs.
     thread: Option<String>,
-    /// It asked for a collection, then.
+    /// Time at which it requested a collection.
     asked: Option<u64>,
-    /// It takes part in a collection, since then.
+    /// Time since which it takes part in a collection.
     collecting: Option<u64>,
     /// The part of the collection that it is in, and since when.
     phase: Option<(u64, SpanKind, &'static str)>,
     /// The generation of the collection that it takes part in, if the statistics came before the end.
     generation: Option<u16>,
-    /// The file says when it runs Haskell threads: else its states are not known.
+    /// The file has scheduler events. Otherwise the capability's states are unknown.
     has_states: bool,
-    /// A collection that it has left, of which is still to be told which generation it was.
+    /// The collection that it just left, whose generation is still unknown.
     left: Option<Left>,
-    /// Bytes in all that it has told to have allocated.
+    /// Total bytes allocated so far, as reported.
     pub allocated: u64,
     sparks: std::collections::BTreeMap<&'static str, u64>,
 }
@@ -36,12 +36,13 @@ pub(super) struct Capability {
 struct Left {
     since: u64,
     at: u64,
-    /// It asked for it.
+    /// The capability requested the collection.
     leads: bool,
 }
 
-/// Why a Haskell thread stops, where that is a wait: `why_blocked` (GHC's `rts/include/rts/Constants.h`), and six, which is where the
-/// reasons of `StgThreadReturnCode` end. So since GHC 7.8.3; before, some versions had numbers of their own.
+/// Why a Haskell thread blocks: `why_blocked` (GHC's `rts/include/rts/Constants.h`) plus six, because the
+/// reasons of `StgThreadReturnCode` come first. `None` for other stop reasons. Valid since GHC 7.8.3, some
+/// earlier versions differ.
 fn blocked(reason: u16) -> Option<&'static str> {
     Some(match reason {
         7 => "blocked on MVar",
@@ -112,7 +113,7 @@ impl Capability {
         telling.begin(self.who, at, SpanKind::User, self.thread.as_deref().unwrap_or(""));
     }
 
-    /// It has it no more.
+    /// The Haskell thread stops.
     pub fn stops(&mut self, at: u64, (thread, reason): (u32, u16), telling: &mut Telling) {
         if let Some(name) = self.thread.take() {
             telling.end(self.who, at, &name);
@@ -123,13 +124,13 @@ impl Capability {
         self.settle(at, telling);
     }
 
-    /// It asks all others to stop.
+    /// The capability requests that all others stop.
     pub fn requests(&mut self, at: u64, telling: &mut Telling) {
         self.asked.get_or_insert(at);
         self.settle(at, telling);
     }
 
-    /// It has come to the collection.
+    /// The capability enters the collection.
     pub fn collects(&mut self, at: u64, telling: &mut Telling) {
         self.tell_left(None, telling);
         self.generation = None;
@@ -137,7 +138,7 @@ impl Capability {
         self.settle(at, telling);
     }
 
-    /// It works there, or looks for work, or waits for the others.
+    /// In the collection, the capability works, searches for work, or waits for the others.
     pub fn phase(&mut self, at: u64, id: u16, telling: &mut Telling) {
         self.end_phase(at, telling);
         self.phase = self.collecting.map(|_| match id {
@@ -153,7 +154,7 @@ impl Capability {
         }
     }
 
-    /// It leaves the collection; says whether it is the one that asked for it.
+    /// The capability leaves the collection. Returns whether it requested the collection.
     pub fn collected(&mut self, at: u64, telling: &mut Telling) -> bool {
         let Some(since) = self.collecting.take() else { return false };
         self.end_phase(at, telling);
@@ -178,8 +179,8 @@ impl Capability {
         }
     }
 
-    /// Tells the collection that it has left, with the generation if it was the one that collected it: the last one of a
-    /// program is asked for by nobody.
+    /// Emits the collection that the capability has left, with the generation if the capability collected it.
+    /// The last collection of a program has no requester.
     pub fn tell_left(&mut self, generation: Option<u16>, telling: &mut Telling) {
         let Some(Left { since, at, leads }) = self.left.take() else { return };
         let name = match generation {

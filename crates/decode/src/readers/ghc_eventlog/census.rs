@@ -1,5 +1,6 @@
-//! The heap profile of a program compiled by GHC (`+RTS -h…` beside `-l`): from time to time the collector counts what lives, by
-//! what the user asked for. A census is no allocation: the largest one is kept whole, of the others how much lived.
+//! The heap profile of a program compiled by GHC (`+RTS -h…` in addition to `-l`). From time to time, the
+//! collector counts live data by the chosen breakdown. A census is not an allocation. The largest census is
+//! kept, and of the others only the number of live bytes.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -22,7 +23,7 @@ pub(super) mod id {
     pub const PAST_CENSUS_BEGIN: u16 = 166;
 }
 
-/// What lives is counted by (`HEAP_PROF_BREAKDOWN_*`).
+/// Breakdowns of the live data (`HEAP_PROF_BREAKDOWN_*`).
 const BREAKDOWNS: [&str; 9] = [
     "cost centre",
     "module",
@@ -34,14 +35,14 @@ const BREAKDOWNS: [&str; 9] = [
     "info table",
     "era",
 ];
-/// So many counters of what lives most, by name.
+/// Maximum number of counters for the largest names.
 const COUNTERS_MAX: usize = 8;
-/// So many characters of a name are in a counter's.
+/// Maximum characters of a name in a counter's name.
 const NAME_MAX: usize = 60;
 /// More censuses are not kept: each takes many times its bytes in the file. At GHC's usual interval these are three hours.
 const CENSUSES_MAX: usize = 1 << 17;
 
-/// Whose the bytes are.
+/// Owner of live bytes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Site {
     Name(String),
@@ -61,13 +62,13 @@ impl Census {
     }
 }
 
-/// What has been read of it.
+/// Censuses read so far.
 #[derive(Debug, Default)]
 pub(super) struct HeapProfile {
     breakdown: u32,
     centres: HashMap<u32, Frame>,
     all: Vec<Census>,
-    /// A census is being told.
+    /// The next samples belong to the last census.
     open: bool,
     /// Censuses that are not kept.
     pub left_out: u64,
@@ -88,7 +89,7 @@ impl HeapProfile {
                 }
             }
             id::CENSUS_BEGIN | id::PAST_CENSUS_BEGIN => {
-                // A biographical one is told at the end, and says when it was.
+                // A biographical census is written at the end and holds its own time.
                 let past = (event.id == id::PAST_CENSUS_BEGIN).then(|| body.u64().and_then(|_| body.u64()));
                 let at = past.flatten().unwrap_or(event.at);
                 self.open = self.all.len() < CENSUSES_MAX;
@@ -123,7 +124,7 @@ impl HeapProfile {
         self.all.is_empty()
     }
 
-    /// Tells how much lived at each census, in all and of what lived most.
+    /// Emits counters of live bytes at each census: the total, and those of the largest names.
     pub fn count(&self, who: Who, telling: &mut Telling) {
         let mut most: BTreeMap<&Site, u64> = BTreeMap::new();
         for (site, bytes) in self.all.iter().flat_map(|census| &census.bytes) {
@@ -156,7 +157,7 @@ impl HeapProfile {
         name.chars().take(NAME_MAX).collect()
     }
 
-    /// The largest census as rows of `tid`, with the names of their frames; nothing without one.
+    /// The largest census as rows of `tid`, with the names of their frames. Empty without a census.
     pub fn rows(&self, (tid, tgid): (u32, u32), names: &mut Names) -> Vec<Event> {
         let Some(largest) = self.largest() else { return Vec::new() };
         let at = Timestamp(largest.at);
@@ -203,7 +204,7 @@ impl HeapProfile {
         self.all.iter().filter(|census| census.total() > 0).max_by_key(|census| census.total())
     }
 
-    /// What is to be said of it; `start`: when the file begins (ns).
+    /// Description of the profile for the report. `start`: start of the file (ns).
     pub fn said(&self, start: u64) -> Option<String> {
         let largest = self.largest()?;
         let by = (self.breakdown as usize).checked_sub(1).and_then(|of| BREAKDOWNS.get(of));

@@ -1,5 +1,5 @@
-//! The file: first a list of the kinds of events with their lengths, then events, big-endian. Blocks say which
-//! capability those behind them are of.
+//! File format: a list of event types with their lengths, then big-endian events. A block event names the
+//! capability of the events in it.
 
 use crate::readers::ReadError;
 
@@ -17,14 +17,14 @@ const HEADER_END: u32 = u32::from_be_bytes(*b"hdre");
 const EVENTS: u32 = u32::from_be_bytes(*b"datb");
 /// Ends them.
 const EVENTS_END: u16 = u16::MAX;
-/// The kind that says whose the following events are.
+/// Type of the event that names the capability of the following events.
 const BLOCK: u16 = 18;
 /// The capability of a block that is of none.
 const NO_CAPABILITY: u16 = u16::MAX;
 /// More capabilities than this are no machine's.
 const CAPABILITIES_MAX: u16 = 8192;
 
-/// A cursor over numbers of most significant bytes first: what is not there is `None`.
+/// A cursor over big-endian numbers. Reading past the end returns `None`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Body<'a>(pub &'a [u8]);
 
@@ -83,7 +83,7 @@ pub(super) struct Told<'a> {
     pub body: &'a [u8],
 }
 
-/// Lengths of events by kind; `None` for those that carry their own.
+/// Lengths of events by type. `None` for types of variable length.
 type Kinds = std::collections::HashMap<u16, Option<u16>>;
 
 /// All events in the order of the file, and whether it is cut.
@@ -131,7 +131,7 @@ fn kinds(rest: &mut Body) -> Option<Kinds> {
             KIND => {
                 let (id, length) = (rest.u16()?, rest.u16()?);
                 for _ in 0..2 {
-                    // Its description, and what was added to the format.
+                    // Description of the type, and extensions of the format.
                     let length = rest.u32()?;
                     rest.skip(length.try_into().ok()?)?;
                 }

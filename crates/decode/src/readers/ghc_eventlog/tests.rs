@@ -100,7 +100,7 @@ fn a_collection_of_two_ends_with_the_one_that_asked() {
 
 #[test]
 fn why_threads_stop_is_numbered_as_the_runtime_numbers_it() {
-    // 5: it is done; 14, 15 and 19 are no waits, or none that there still are.
+    // 5: finished. 14, 15 and 19 are not waits, or are obsolete.
     let events: Vec<(u64, [u8; 10])> =
         (5..22).map(|reason| (u64::from(reason) * 10, [0, 0, 0, 7, 0, reason, 0, 0, 0, 0])).collect();
     let events: Vec<_> = events

@@ -1,4 +1,4 @@
-//! What happens to goroutines: who has which P, who waits and why, and what the collector does.
+//! Goroutines over time: which P they have, why they wait, and the collector's work.
 
 mod goroutine;
 
@@ -42,7 +42,7 @@ pub(super) struct Course<'a> {
     collecting: bool,
     /// Functions that wait for locks.
     sites: HashMap<&'a str, u32>,
-    /// What stopped the world, by thread.
+    /// The open stop-the-world span, by thread.
     stopping: HashMap<u64, (Who, String)>,
 }
 
@@ -63,7 +63,7 @@ impl<'a> Course<'a> {
         }
     }
 
-    /// Names, which may be told late: the function that a goroutine begins with.
+    /// Collects goroutine names (the start function), which may occur late in the trace.
     pub fn survey(&mut self, told: &[Told]) {
         let mut running: HashMap<u64, u64> = HashMap::new();
         for event in told {
@@ -88,7 +88,7 @@ impl<'a> Course<'a> {
         }
     }
 
-    /// What was told, and how many Ps there are.
+    /// The events, and the number of Ps.
     pub fn finish(self) -> (Telling, u32) {
         (self.telling, self.procs.len() as u32)
     }
@@ -164,7 +164,7 @@ impl<'a> Course<'a> {
         self.goroutines.get_mut(&number)
     }
 
-    /// Somebody who was there before; told again at the begin of each generation.
+    /// Status of a goroutine that existed before. Repeated at the start of each generation.
     fn status(&mut self, event: &Told) {
         let [number, thread, status, _] = event.numbers;
         let known = self.goroutines.contains_key(&number);
@@ -265,7 +265,7 @@ impl<'a> Course<'a> {
         let (reason, for_collector) = reason(why, functions.clone());
         let mut at = At { stack: stacks.of(event.generation, second), object: 0 };
         if reason == WaitReason::Lock {
-            // Which lock it is, only the place tells.
+            // Locks are distinguished only by the place of the wait.
             let sites = self.sites.len() as u32;
             at.object = *self.sites.entry(lock_site(functions).unwrap_or("")).or_insert(sites + 1);
         }
@@ -296,12 +296,12 @@ impl<'a> Course<'a> {
         let Some(goroutine) = self.goroutines.get(&number).filter(|goroutine| goroutine.cpu.is_none()) else {
             return;
         };
-        // Nobody woke it: the kernel let it go on.
+        // The goroutine has no waker: its syscall returned.
         self.telling.woken(goroutine.who, event.at, (None, cpu));
         self.runs(event.at, number, cpu);
     }
 
-    /// Who told it: the thread's goroutine, else the collector.
+    /// The event's source: the thread's goroutine, else the collector.
     fn teller(&mut self, event: &Told) -> Option<Who> {
         let number = self.thread(event).goroutine;
         match number.and_then(|number| self.goroutines.get(&number)) {
@@ -310,7 +310,7 @@ impl<'a> Course<'a> {
         }
     }
 
-    /// What is nobody's in particular.
+    /// A lane for events of no particular goroutine.
     fn collector(&mut self) -> Option<Who> {
         if self.collector.is_none() {
             let (name, runtime) = ("collector".to_owned(), format!("go 1.{}", self.layout.version));
@@ -360,7 +360,7 @@ impl<'a> Course<'a> {
         }
     }
 
-    /// A cycle of the collector, which mostly works beside the program.
+    /// A cycle of the collector, which is mostly concurrent with the program.
     fn cycle(&mut self, event: &Told) {
         let begins = event.id != ids::GC_END;
         if begins == self.collecting {

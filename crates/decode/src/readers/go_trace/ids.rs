@@ -46,7 +46,7 @@ pub(super) const SYNC: u8 = 50;
 pub(super) const CLOCK_SNAPSHOT: u8 = 51;
 pub(super) const END_OF_GENERATION: u8 = 52;
 
-/// How many numbers follow an event's, the time included, by its number; those that do not occur among events have 0.
+/// Number of values per event id, including the time. 0 for ids that are not events.
 const LENGTHS: [u8; 49] = [
     0, 0, 0, 0, 0, 0, 0, 0, 0, // batches
     3, 3, 1, 4, 3, // procs
@@ -57,7 +57,7 @@ const LENGTHS: [u8; 49] = [
     3, 3, 4, 5, // since 1.23
 ];
 
-/// How many numbers an event carries; `None` if it is not known.
+/// Number of values of an event, `None` if unknown.
 pub(super) fn length(id: u8) -> Option<u8> {
     LENGTHS.get(usize::from(id)).copied().filter(|length| *length > 0)
 }

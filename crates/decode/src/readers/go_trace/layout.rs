@@ -12,10 +12,10 @@ const MAGIC: usize = 16;
 const VERSION_MIN: u32 = 22;
 /// Frames of a stack that are kept.
 const FRAMES_MAX: u64 = 128;
-/// Nanoseconds of a tick where the file does not tell.
+/// Nanoseconds per tick if the file has no frequency.
 const TICK_NS: f64 = 1.0;
 
-/// A cursor over numbers of variable length: what is not there is `None`.
+/// A cursor over variable-length numbers. Reading past the end returns `None`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Numbers<'a>(pub &'a [u8]);
 
@@ -56,9 +56,9 @@ pub(super) struct Batch<'a> {
     pub body: &'a [u8],
 }
 
-/// What is where.
+/// The parts of a trace.
 pub(super) struct Layout<'a> {
-    /// Of Go: the number behind `1.`.
+    /// Go version: the number after `1.`.
     pub version: u32,
     pub batches: Vec<Batch<'a>>,
     strings: HashMap<(u64, u64), &'a [u8]>,
@@ -125,13 +125,13 @@ impl<'a> Layout<'a> {
         let (generation, thread, at) = (rest.number()?, rest.number()?, rest.number()?);
         let length = rest.number()?;
         let body = rest.take(length)?;
-        // What is in it is the experiment's own: no events.
+        // The content is specific to an experiment and holds no events.
         if kind == ids::EXPERIMENTAL_BATCH {
             return Some(());
         }
         let mut inner = Numbers(body.get(1..).unwrap_or_default());
         match body.first() {
-            // What is in a broken batch behind the damage is lost; the next one stands for itself.
+            // In a damaged batch, the rest is lost. Later batches are not affected.
             Some(&ids::STRINGS) => _ = self.take_strings(generation, &mut inner),
             Some(&ids::STACKS) => _ = self.take_stacks(generation, &mut inner),
             Some(&ids::FREQUENCY) => _ = self.take_frequency(inner),

@@ -9,18 +9,19 @@ use crate::readers::ReadError;
 pub(super) struct Told {
     /// When (ns).
     pub at: u64,
-    /// Which thread told it.
+    /// The thread that emitted it.
     pub thread: u64,
     pub generation: u64,
     pub id: u8,
-    /// Its numbers behind the time.
+    /// Arguments after the time.
     pub numbers: [u64; 4],
 }
 
 /// A later time is a broken file (ns: 300 years).
 const AT_MAX: f64 = 1e19;
 
-/// All of them, and how many batches could not be read to their end. What one thread told at one moment keeps its order.
+/// All events, and the number of batches that could not be read completely. Events of one thread with equal
+/// times keep their order.
 pub(super) fn events(layout: &Layout) -> Result<(Vec<Told>, u64), ReadError> {
     let mut all = Vec::new();
     let mut broken = 0;
@@ -31,7 +32,7 @@ pub(super) fn events(layout: &Layout) -> Result<(Vec<Told>, u64), ReadError> {
     if all.is_empty() { Err(ReadError::Empty) } else { Ok((all, broken)) }
 }
 
-/// The events of a batch; `None` if one is not known: what is behind it cannot be told apart.
+/// The events of a batch. `None` if an id is unknown, because the events after it cannot be separated.
 fn take(batch: &Batch, tick_ns: f64, all: &mut Vec<Told>) -> Option<()> {
     let mut rest = Numbers(batch.body);
     let mut ticks = batch.at;

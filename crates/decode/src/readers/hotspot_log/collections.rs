@@ -1,4 +1,4 @@
-//! Lines of collections: names, lengths, and what was in use.
+//! Lines of collections: names, durations, and heap usage.
 
 use super::line::length;
 
@@ -9,14 +9,14 @@ pub(super) fn collection(text: &str) -> Option<(&str, u64)> {
     number.parse::<u64>().ok()?;
     // The generations of generational ZGC.
     let rest = ["Y: ", "y: ", "O: "].iter().find_map(|prefix| rest.strip_prefix(prefix)).unwrap_or(rest);
-    // ZGC's whole collections, which are told in seconds.
+    // ZGC's whole collections, whose durations are in seconds.
     let whole = rest.starts_with("Major Collection ") || rest.starts_with("Minor Collection ");
     if !rest.starts_with("Pause ") && !rest.starts_with("Concurrent ") && !whole {
         return None;
     }
     let (rest, length_text) = rest.rsplit_once(' ')?;
     let length_ns = length(length_text)?;
-    // A second pair of brackets is the cause; words with figures are sizes.
+    // A second pair of parentheses is the cause. Words with digits are sizes.
     let name = rest.split(" (").next().map_or(rest, |first| match rest.strip_prefix("Pause Young (") {
         Some(kind) => kind.find(')').and_then(|end| rest.get(..14 + end)).unwrap_or(first),
         None => first,
@@ -28,7 +28,7 @@ pub(super) fn collection(text: &str) -> Option<(&str, u64)> {
 /// A collection of ZGC's whole heap, of which the log has begin and end but no length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Whole<'a> {
-    /// Its number in the log.
+    /// Collection number in the log.
     pub number: u64,
     pub name: &'a str,
     /// Cause and sizes, as they are written.
@@ -49,7 +49,7 @@ pub(super) fn whole(text: &str) -> Option<Whole<'_>> {
     is_whole.then_some(Whole { number, name, about, ends: about.contains("->") })
 }
 
-/// What was in use before and behind a collection, and the heap's size if it is not written as a percentage (bytes).
+/// Heap usage before and after a collection, and the heap's size if it is not a percentage (bytes).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Heap {
     pub before: u64,

@@ -1,4 +1,4 @@
-//! One line: what is in brackets in front of it, and its text.
+//! One line: its decorations in brackets, and its text.
 
 /// Levels of unified logging.
 const LEVELS: [&str; 5] = ["error", "warning", "info", "debug", "trace"];
@@ -8,15 +8,15 @@ const LEVELS: [&str; 5] = ["error", "warning", "info", "debug", "trace"];
 pub(super) struct Line<'a> {
     /// When it was written (ns), by the finest clock that the line has.
     pub at: u64,
-    /// Who wrote it, if it tells.
+    /// Thread id of the writer, if the line has it.
     pub tid: u32,
-    /// It has a level (`info`), as every line of the VM's log has by default.
+    /// The line has a level (`info`), the default in the VM's log.
     pub has_level: bool,
     pub text: &'a str,
 }
 
 impl Line<'_> {
-    /// `[decoration][decoration]… text`; none without a time.
+    /// Parses `[decoration][decoration]… text`. `None` without a time.
     pub fn parse(line: &str) -> Option<Line<'_>> {
         let mut rest = line;
         let (mut best, mut tid, mut has_level): (Option<(u8, u64)>, u32, bool) = (None, 0, false);
@@ -25,7 +25,7 @@ impl Line<'_> {
             let inside = inside.trim();
             has_level |= LEVELS.contains(&inside);
             if let Some(time) = time(inside) {
-                // Of two of one kind, the first: time of day and uptime.
+                // If two times have the same kind, the first counts: time of day and uptime.
                 best = Some(best.map_or(time, |best| if time.0 < best.0 { time } else { best }));
             } else if let Ok(number) = inside.parse::<u32>() {
                 // With process and thread, the thread comes last.

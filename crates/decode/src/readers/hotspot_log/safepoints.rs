@@ -1,4 +1,4 @@
-//! From lines to safepoints, collections, and who was late.
+//! Converts lines to safepoints, collections, and late threads.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +11,14 @@ use super::stalls::{Stalls, stall};
 use crate::readers::ReadError;
 use crate::telling::{self, APART_NS, Person, Telling, Who};
 
-/// Who tells.
+/// Name of the runtime.
 pub(super) const RUNTIME: &str = "hotspot";
-/// What a thread is in from when it has stopped until all go on.
+/// Span of a thread from its stop until all threads continue.
 const STOPPED: &str = "stopped at safepoint";
-/// What JDK 9 to 12 write of a safepoint, when it is over and when it begins.
+/// Lines of JDK 9 to 12 at the end and at the start of a safepoint.
 const STOPPED_FOR: &str = "Total time for which application threads were stopped: ";
 const ENTERING: &str = "Entering safepoint region: ";
-/// Collections that wait for the line of their safepoint; behind more there is none.
+/// Maximum number of collections waiting for the line of their safepoint.
 const PAUSES_MAX: usize = 256;
 
 /// A collection's pause.
@@ -28,7 +28,7 @@ struct Pause {
     name: String,
 }
 
-/// What the log has said so far.
+/// Content of the log so far.
 #[derive(Default)]
 pub(super) struct Safepoints {
     telling: Telling,
@@ -44,7 +44,7 @@ pub(super) struct Safepoints {
     free: u64,
     /// Bytes in use behind the last collection.
     after: Option<u64>,
-    /// What the safepoint is for that was entered.
+    /// Operation of the entered safepoint.
     entered: String,
     /// When collections of the whole heap were announced, by their numbers.
     announced: BTreeMap<u64, u64>,
@@ -90,7 +90,7 @@ impl Safepoints {
         !self.threads.is_empty()
     }
 
-    /// Tells all.
+    /// Emits all events.
     pub fn finish(
         mut self,
         source: &'static str,
@@ -115,7 +115,7 @@ impl Safepoints {
 
     fn safepoint(&mut self, line: &Line, safepoint: &Safepoint) {
         let Some(vm) = self.vm(line.tid) else { return };
-        // Lengths are exact; where the clock is coarse, they are laid one behind the other.
+        // Durations are exact. If the clock is coarse, safepoints are laid out one after the other.
         let start = self.asked.take().unwrap_or_else(|| line.at.saturating_sub(safepoint.total_ns));
         let start = start.max(self.free);
         let end = start.saturating_add(safepoint.total_ns);
@@ -139,7 +139,7 @@ impl Safepoints {
         self.late(vm, (reached, end));
     }
 
-    /// Those that were waited for: all but the last had stopped when they were looked at for the last time.
+    /// Threads that the VM waited for. All but the last had stopped by the time of their last line.
     fn late(&mut self, vm: Who, (reached, end): (u64, u64)) {
         let last = self.waited_for.iter().max_by_key(|(_, at)| **at).map(|(thread, _)| *thread);
         for (thread, at) in std::mem::take(&mut self.waited_for) {
@@ -179,7 +179,7 @@ impl Safepoints {
         }
     }
 
-    /// What was in use around a collection.
+    /// Heap usage before and after a collection.
     fn memory(&mut self, line: &Line, vm: Who) {
         let Some(heap) = heap(line.text) else { return };
         if let Some(left) = self.after.replace(heap.after) {

@@ -11,7 +11,7 @@ use crate::telling::{APART_NS, Person, Telling, Who};
 /// How coarse the log's clock may be (ns): stalls of one thread that overlap by less came one behind the other.
 const CLOCK_NS: u64 = 1_000_000;
 
-/// What a line says of a stall.
+/// Content of a line about a stall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stall<'a> {
     pub name: &'a str,
@@ -55,7 +55,7 @@ impl Stalls {
         self.0.push(Span { tid: line.tid, thread, name, start, end: line.at });
     }
 
-    /// Tells them as spans of their threads; `known` are those with a number.
+    /// Emits the stalls as spans of their threads. `known` are the threads with a number.
     pub fn tell(self, known: &BTreeMap<u32, Who>, pid: u32, telling: &mut Telling) {
         let mut threads: BTreeMap<(u32, String), (Who, u64)> = BTreeMap::new();
         for stall in self.0 {

@@ -1,5 +1,6 @@
-//! A chunk: a header, events, and among these the metadata, which says what all others are made of, and the checkpoints, which have
-//! the constants. Numbers of the header are big-endian, all others little-endian or of seven bits a byte.
+//! A chunk: a header, and events. Among the events are the metadata, which describe the structure of all
+//! other events, and the checkpoints with the constants. Numbers in the header are big-endian. All others are
+//! little-endian or have seven bits per byte.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -46,10 +47,11 @@ pub(super) struct Chunk<'a> {
 }
 
 impl<'a> Chunk<'a> {
-    /// The first chunk of `bytes`, which begin at `offset` of the file, and what is behind it.
+    /// Reads the first chunk of `bytes`, which begin at `offset` of the file. Returns the chunk and the
+    /// remaining bytes.
     ///
     /// # Errors
-    /// It is cut, or its header or its metadata are broken.
+    /// The chunk is truncated, or its header or metadata are damaged.
     pub fn read(bytes: &'a [u8], offset: u64) -> Result<(Chunk<'a>, &'a [u8]), ReadError> {
         let broken = |what| ReadError::Broken { what, offset };
         let cut = |end| ReadError::Cut { what: "a chunk", end, length: offset + bytes.len() as u64 };
@@ -115,8 +117,8 @@ impl<'a> Chunk<'a> {
         }
     }
 
-    /// Each event that is none of the two kinds above: its kind, and what is behind that. How many could not be told apart:
-    /// with the first of them the chunk ends.
+    /// Calls `take` with the type and the payload of each event that is neither metadata nor checkpoint.
+    /// Returns the number of damaged events. The chunk ends at the first of them.
     pub fn events(&self, mut take: impl FnMut(u64, Bytes<'a>)) -> u64 {
         let mut at = HEADER;
         while at < self.bytes.len() as u64 {
@@ -173,7 +175,7 @@ impl<'a> Chunk<'a> {
             let back = values::number(&mut bytes)?;
             bytes.u8()?;
             self.pools(&mut bytes, &kept)?;
-            // A distance, mostly negative; 0 at the first one.
+            // A distance, mostly negative. 0 at the first checkpoint.
             at = at.wrapping_add(back);
         }
         Some(())

@@ -1,4 +1,4 @@
-//! Values of a chunk: numbers, texts, and what is made of them as the chunk's own metadata says.
+//! Values of a chunk: numbers, texts, and the structures that the chunk's metadata describe.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -68,7 +68,7 @@ pub(super) fn number(bytes: &mut Bytes<'_>) -> Option<u64> {
     Some(value | u64::from(bytes.u8()?) << 56)
 }
 
-/// A text, by any of its encodings; `Number` if it is a constant's.
+/// A text in any encoding. `Number` if it refers to a constant.
 pub(super) fn text(bytes: &mut Bytes<'_>) -> Option<Value> {
     Some(match bytes.u8()? {
         0 => Value::None,

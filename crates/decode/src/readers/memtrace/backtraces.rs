@@ -1,16 +1,17 @@
-//! Backtraces: each continues the one before it in its domain, and names places by buckets of a cache that the reader
-//! keeps as the writer did, which also remembers what followed what.
+//! Backtraces. Each one continues the previous one of its domain, and refers to places by buckets of a cache.
+//! The importer maintains the same cache as the writer, including the predicted successor of each bucket.
 
 use std::collections::HashMap;
 
 use crate::imported::Bytes;
 
-/// Longer backtraces are no program's, but a broken file's: what it kept to its root is kept here.
+/// Maximum length of a backtrace, which only a damaged file exceeds. The part shared with the previous one is
+/// kept.
 const LENGTH_MAX: usize = 1 << 16;
 /// The writer had no cache to check against.
 const UNCHECKED: u16 = 0xffff;
 
-/// What a codeword of a place is followed by.
+/// Data that follows a codeword of a place.
 mod tag {
     /// The bucket's place alone.
     pub const HIT: u16 = 0;
@@ -20,7 +21,7 @@ mod tag {
     pub const HIT_AND_MANY: u16 = 2;
 }
 
-/// One domain's. What is not in a map is 0, as it was for the writer.
+/// State of one domain. A missing map entry is 0, as in the writer.
 #[derive(Default)]
 pub(super) struct Backtraces {
     places: HashMap<u16, u64>,
@@ -29,7 +30,7 @@ pub(super) struct Backtraces {
     last: Vec<u64>,
 }
 
-/// What the writer's cache held at one bucket.
+/// One bucket of the writer's cache.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Check {
     bucket: u16,

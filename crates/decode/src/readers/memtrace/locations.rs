@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::imported::{Bytes, TEXT_MAX, cut};
 
-/// Names that are remembered; this number says that a new one follows.
+/// Size of the name cache. This number as an index means that a new name follows.
 const REMEMBERED: usize = 31;
 
 /// A line of the source. Places take six bytes in the file: they share their names.
@@ -22,7 +22,7 @@ pub(super) struct Locations {
 }
 
 impl Locations {
-    /// The next place's code, and what is there: calls that were inlined into it are the last ones.
+    /// Reads the next place: its code address, and its calls. Inlined calls come last.
     pub fn read(&mut self, bytes: &mut Bytes<'_>) -> Option<(u64, Vec<Location>)> {
         let code = bytes.u64()?;
         let count = bytes.u8()?;

@@ -23,7 +23,7 @@ mod code {
     pub const SHORT: u32 = 100;
 }
 
-/// What stands before the events of a packet.
+/// Header of a packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Header {
     /// First and last moment (µs since 1970).
@@ -36,15 +36,15 @@ pub(super) struct Header {
     version: u16,
 }
 
-/// A packet: what stands before it, and its events.
+/// A packet: its header and its events.
 pub(super) struct Packet<'a> {
     pub header: Header,
     pub events: Bytes<'a>,
-    /// Its end is missing.
+    /// The packet is truncated.
     pub is_cut: bool,
 }
 
-/// The next packet; `None` if not even its first words are there.
+/// The next packet. `None` if not even its first words are complete.
 pub(super) fn next<'a>(file: &mut Bytes<'a>, whole: u64) -> Result<Option<Packet<'a>>, ReadError> {
     let offset = whole - file.0.len() as u64;
     let mut rest = *file;
@@ -80,19 +80,19 @@ fn header(bytes: &mut Bytes<'_>) -> Option<Header> {
     Some(Header { moments, pid, domain, first_object, check, version })
 }
 
-/// What a packet says next.
+/// An event of a packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Said {
     /// About the program: [`Info`] follows.
     Info,
     /// A place follows.
     Location,
-    /// An object of so many words, without the word before it; its backtrace follows: places shared with the one before,
-    /// and codewords.
+    /// An object of `words` words, without the header word. Its backtrace follows: the number of places
+    /// shared with the previous backtrace, and codewords.
     Allocated { words: u64, outside: bool, shared: u64, codewords: u16 },
     /// An object was moved out of the minor heap: that many before the next one.
     Promoted,
-    /// An object is gone: that many before the next one.
+    /// An object was freed. Its number is that of the next object, minus 1 and minus `before`.
     Collected { before: u64 },
 }
 
@@ -126,7 +126,7 @@ pub(super) fn event(header: &Header, bytes: &mut Bytes<'_>) -> Option<(u64, Said
     Some((at, said))
 }
 
-/// A number of 1, 3, 5 or 9 bytes; negative ones are large.
+/// A number of 1, 3, 5 or 9 bytes. Negative numbers become large.
 fn number(bytes: &mut Bytes<'_>) -> Option<u64> {
     Some(match bytes.u8()? {
         253 => bytes.u16()?.into(),
@@ -139,7 +139,7 @@ fn number(bytes: &mut Bytes<'_>) -> Option<u64> {
 /// About the program.
 #[derive(Clone, Debug)]
 pub(super) struct Info {
-    /// With which probability each word is drawn.
+    /// Sampling probability of each word.
     pub rate: f64,
     pub word_bits: u8,
     pub program: String,

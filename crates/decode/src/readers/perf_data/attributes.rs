@@ -1,4 +1,4 @@
-//! The events that a file has records of, and what they are used for.
+//! The events of a file, and how each is used.
 
 use std::collections::BTreeSet;
 
@@ -34,7 +34,8 @@ mod flag {
 
 /// `PERF_TYPE_HARDWARE`.
 const HARDWARE: u32 = 0;
-/// Of a hardware event's config: the half that says which it is. The upper one says on which kind of core.
+/// The half of a hardware event's config that identifies the event. The upper half identifies the kind of
+/// core.
 const EVENT: u64 = 0xffff_ffff;
 
 /// How the period of a sample becomes time.
@@ -42,18 +43,18 @@ const EVENT: u64 = 0xffff_ffff;
 pub(super) enum Clock {
     /// The period is CPU time in nanoseconds.
     Nanoseconds,
-    /// So many samples a second of CPU time, roughly.
+    /// Approximate number of samples per second of CPU time.
     Frequency(u64),
-    /// It does not.
+    /// Samples do not represent time.
     None,
 }
 
-/// What the samples of an event are used for.
+/// Use of an event's samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Use {
-    /// They show where a thread runs.
+    /// Samples of running threads.
     Samples(Clock),
-    /// They are the hits of a tracepoint.
+    /// Hits of a tracepoint.
     Tracepoint(Tracepoint),
     /// Nothing.
     Nothing,
@@ -106,7 +107,7 @@ impl Attribute {
         self.flags & flag::SAMPLE_ID_ALL != 0
     }
 
-    /// The period of samples that do not tell theirs.
+    /// The period of samples without their own period.
     pub fn period(&self) -> u64 {
         if self.flags & flag::FREQUENCY == 0 { self.period_or_hz } else { 0 }
     }
@@ -118,7 +119,7 @@ impl Attribute {
             _ => Clock::Frequency(self.period_or_hz),
         };
         match (self.kind, self.config & EVENT) {
-            // A sample without a period has that of the event; an event of a frequency has none.
+            // A sample without a period has the event's period. An event with a frequency has none.
             (SOFTWARE, 0 | 1) if by_frequency != Clock::None && self.sample_type & has::PERIOD == 0 => {
                 Some(by_frequency)
             }
@@ -128,7 +129,7 @@ impl Attribute {
         }
     }
 
-    /// Of a hardware event on a machine with several kinds of core, the kind that it counts on.
+    /// The kind of core on which a hardware event counts, on a machine with several kinds.
     fn core_kind(&self) -> Option<u64> {
         Some(self.config >> 32).filter(|kind| self.kind == HARDWARE && *kind != 0)
     }
@@ -178,7 +179,7 @@ pub(super) fn choose_samples(attributes: &mut [Attribute], sampled: &BTreeSet<us
         None => u8::from(attribute.shows_places()),
     };
     let rank = |(place, attribute): (usize, &Attribute)| {
-        // Of two that are equally useful, the first.
+        // If several events are equally useful, the first is used.
         let rank = (sampled.contains(&place), usefulness(attribute), std::cmp::Reverse(place));
         (usefulness(attribute) > 0).then_some(rank)
     };
@@ -188,7 +189,7 @@ pub(super) fn choose_samples(attributes: &mut [Attribute], sampled: &BTreeSet<us
     let used = |attribute: &Attribute| Use::Samples(attribute.clock().unwrap_or(Clock::None));
     main.use_ = used(main);
     let (event, Some(kind)) = (main.config & EVENT, main.core_kind()) else { return };
-    // A thread is on one kind of core at a time: what it does is sampled once, as long as each kind has one event.
+    // With one event per kind of core, each thread is sampled once, because it runs on one kind at a time.
     let mut kinds = BTreeSet::from([kind]);
     for attribute in attributes.iter_mut().filter(|attribute| attribute.config & EVENT == event) {
         if attribute.core_kind().is_some_and(|kind| kinds.insert(kind)) {

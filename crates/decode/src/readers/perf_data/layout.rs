@@ -38,7 +38,7 @@ pub(super) struct Layout<'a> {
     /// Length of one entry of `attributes`.
     pub attribute_length: u64,
     pub records: Section,
-    /// Its writer did not end in order: how long it is was never written.
+    /// The writer was interrupted before it wrote the data's size.
     pub unfinished: bool,
     features: BTreeMap<u32, Section>,
 }
@@ -89,7 +89,7 @@ impl<'a> Layout<'a> {
         Ok(layout)
     }
 
-    /// The fields behind the size; of the features, only which there are.
+    /// Reads the fields after the size. The features are read only as a list of which exist.
     fn header(bytes: &'a [u8], mut header: Bytes<'_>) -> Option<Layout<'a>> {
         let attribute_length = header.u64()?;
         let attributes = Section::parse(&mut header)?;
@@ -130,7 +130,7 @@ impl<'a> Layout<'a> {
         Bytes::part(self.bytes, section.offset, section.length)
     }
 
-    /// A section that is one string; empty if it is not there.
+    /// A section that is one string, empty if it does not exist.
     pub fn string(&self, feature: Feature) -> String {
         self.feature(feature).and_then(|bytes| string(&mut Bytes(bytes))).unwrap_or_default()
     }

@@ -34,12 +34,12 @@ mod number {
     pub const COMPRESSED2: u32 = 83;
 }
 
-/// Mappings that forked processes inherit are told again, up to so many, and so many bytes of their paths: a fork takes few bytes of
-/// the file.
+/// Maximum number of inherited mappings emitted for forked processes, and maximum bytes of their paths. A
+/// fork takes few bytes in the file, so the output needs a limit.
 const INHERITED_MAX: usize = 1 << 20;
 const INHERITED_BYTES_MAX: usize = 1 << 28;
 
-/// A file, ready to be gone through.
+/// A file, ready for iteration.
 pub(super) struct File<'a> {
     pub layout: Layout<'a>,
     attributes: Vec<Attribute>,
@@ -49,7 +49,7 @@ pub(super) struct File<'a> {
     build_ids: BTreeMap<String, Vec<u8>>,
     /// Whether registers are those of x86-64, whose numbers are read.
     is_x86_64: bool,
-    /// The scheduler is told by its tracepoints, not by context-switch records.
+    /// Scheduling data comes from tracepoints, not from context-switch records.
     tracepoints: bool,
     wakings: bool,
     /// The last record is cut, in a file whose writer did not end in order.
@@ -69,7 +69,7 @@ struct Raw<'a> {
     body: &'a [u8],
 }
 
-/// What the end of each record but a sample tells.
+/// Content of the trailer of every record except samples.
 #[derive(Clone, Copy, Default)]
 struct Trailer {
     pid: u32,
@@ -94,7 +94,7 @@ impl<'a> File<'a> {
             tracepoints: uses(|point| matches!(point, Tracepoint::Switch { .. })),
             wakings: uses(|point| matches!(point, Tracepoint::Waking { .. })),
             build_ids: layout.build_ids(),
-            // Who does not tell is of the machine that most are of.
+            // A file without a machine name is assumed to be from x86-64.
             is_x86_64: matches!(layout.string(Feature::Machine).as_str(), "x86_64" | ""),
             layout,
             attributes,
@@ -111,7 +111,7 @@ impl<'a> File<'a> {
         Ok(file)
     }
 
-    /// Address of the kernel's `_text`; 0 if the file does not tell.
+    /// Address of the kernel's `_text`, 0 if the file does not contain it.
     pub fn kernel_text(&self) -> u64 {
         self.kernel_text.get()
     }
@@ -240,7 +240,7 @@ impl<'a> File<'a> {
             number::LOST_SAMPLES => {
                 Some(Record::Lost { at, cpu: trailer.cpu, events: bytes.u64()?, reason: "lost-samples" })
             }
-            // How many samples were held back is not told.
+            // The number of throttled samples is not recorded.
             number::THROTTLE => Some(Record::Lost { at, cpu: trailer.cpu, events: 0, reason: THROTTLED }),
             number::SWITCH | number::SWITCH_CPU_WIDE if !self.tracepoints => Some(switch(raw.misc, trailer)),
             _ => None,
@@ -257,8 +257,8 @@ impl<'a> File<'a> {
         let mut build_id = Vec::new();
         let executable = if raw.kind == number::MMAP2 {
             let id = bytes.take(24)?;
-            // The kernel marks records as having a build id if another recorder asked for it, though this one has a
-            // device and an inode: then the "length" is the device's number.
+            // If another recorder requested build ids, the kernel sets the build-id flag also on records that
+            // hold a device and inode. The "length" is then part of the device number.
             let length = usize::from(*id.first()?);
             if raw.misc & BUILD_ID != 0 && (16..=20).contains(&length) {
                 build_id = id.get(4..4 + length)?.to_vec();
@@ -271,7 +271,7 @@ impl<'a> File<'a> {
         };
         let mut path = Bytes::text(bytes.0);
         if tgid == u32::MAX {
-            // Of the kernel itself, the offset is the address of the symbol behind the bracket.
+            // For the kernel, the offset is the address of the symbol named after the bracket.
             if path == "[kernel.kallsyms]_text" || path == "[kernel.kallsyms]_stext" {
                 self.kernel_text.set(file_offset);
             }
@@ -501,7 +501,8 @@ fn switch(misc: u16, trailer: Trailer) -> Record {
     })
 }
 
-/// `prev_state` as sched_switch reports it: bits of TASK_REPORT; none is "runnable", and so is the one above.
+/// `prev_state` as reported by sched_switch: bits of TASK_REPORT. No bit means runnable, and so does the bit
+/// above them.
 pub(in crate::readers) fn outcome(prev_state: u64) -> Outcome {
     const DEAD: u64 = 0x10 | 0x20;
     const IDLE: u64 = 0x80;

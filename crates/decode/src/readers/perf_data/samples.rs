@@ -1,4 +1,4 @@
-//! The fields of one sample: which there are, and in which order, is told by its event's `sample_type`
+//! The fields of one sample. The event's `sample_type` determines which exist and in which order
 //! (`perf_event_open(2)`, PERF_RECORD_SAMPLE).
 
 use holdup_events::event::RawMemory;
@@ -6,7 +6,7 @@ use holdup_events::event::RawMemory;
 use super::attributes::{Attribute, has};
 use crate::imported::Bytes;
 
-/// What is used of a sample.
+/// The fields of a sample that are used.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fields<'a> {
     pub ip: u64,
@@ -18,15 +18,15 @@ pub(super) struct Fields<'a> {
     /// Whole 8-byte words, kernel and user parts headed by markers.
     pub callchain: &'a [u8],
     pub raw: &'a [u8],
-    /// It has a copy of the user stack, to be unwound.
+    /// The sample has a copy of the user stack for unwinding.
     pub has_user_stack: bool,
-    /// That copy, with the registers that unwinding needs.
+    /// Copy of the user stack, with the registers needed for unwinding.
     pub memory: Option<Box<RawMemory>>,
     /// The user instruction pointer in the registers.
     pub user_ip: Option<u64>,
 }
 
-/// Reads a sample's body; `None` if it is shorter than it says. `is_x86_64`: the registers are that machine's.
+/// Parses a sample's body. `None` if it is truncated. `is_x86_64`: the registers are those of x86-64.
 pub(super) fn parse<'a>(body: &'a [u8], attribute: &Attribute, is_x86_64: bool) -> Option<Fields<'a>> {
     let mut bytes = Bytes(body);
     let there = |bit| attribute.sample_type & bit != 0;
@@ -80,7 +80,7 @@ fn user_side(
     is_x86_64: bool,
     fields: &mut Fields<'_>,
 ) -> Option<()> {
-    /// `PERF_SAMPLE_REGS_ABI_64`; 0 is "no registers".
+    /// `PERF_SAMPLE_REGS_ABI_64`. 0 means no registers.
     const ABI_64: u64 = 2;
     /// Places among the x86-64 registers (`enum perf_event_x86_regs`).
     const BX: u32 = 1;
@@ -107,7 +107,7 @@ fn user_side(
         let length = bytes.u64()?;
         let copy = bytes.take(length)?;
         fields.has_user_stack = length > 0;
-        // So much of it was readable.
+        // Length of the readable part.
         let filled = if length > 0 { bytes.u64()?.min(length) } else { 0 };
         if let (Some(ip), Some(sp), Some(bp)) = (register(IP), register(SP), register(BP)) {
             let bytes = Bytes::part(copy, 0, filled)?.to_vec();
@@ -121,7 +121,7 @@ fn user_side(
 /// The values of PERF_SAMPLE_READ.
 fn skip_counts(bytes: &mut Bytes<'_>, read_format: u64) -> Option<()> {
     let there = |bit: u32| read_format >> bit & 1;
-    // Times enabled and running; then for each value, its id and how many it lost.
+    // Time enabled and time running, then the id and the number of lost events of each value.
     let (times, each) = (there(0) + there(1), 1 + there(2) + there(4));
     let words = match there(3) {
         0 => times + each,
@@ -141,7 +141,8 @@ fn skip_branches(bytes: &mut Bytes<'_>, branch_sample_type: u64) -> Option<()> {
 
 /// The addresses of a sample, leaf first, and how many of them are the kernel's.
 pub(super) fn addresses(fields: &Fields<'_>, in_kernel: bool) -> (Vec<u64>, u16) {
-    /// Words from here up are markers: what follows is of the kernel, of user mode, of a guest.
+    /// Words from here up are context markers: the following addresses belong to the kernel, user mode, or a
+    /// guest.
     const MARKERS: u64 = -4095_i64 as u64;
     const KERNEL: u64 = -128_i64 as u64;
     const USER: u64 = -512_i64 as u64;

@@ -6,18 +6,19 @@ use holdup_events::tables::ThreadState;
 use super::attributes::has;
 use super::*;
 
-/// What all events here have, and each sample: number, instruction pointer, thread, moment, CPU.
+/// Fields of each event and sample here: id, instruction pointer, thread, time, CPU.
 const SAMPLE_TYPE: u64 = has::IDENTIFIER | has::IP | has::TID | has::TIME | has::CPU;
 /// Length of an event's description here, without the place of its numbers.
 const DESCRIPTION: usize = 96;
-/// So many samples a second, and each record tells its thread and moment.
+/// The event has a frequency, and each record holds its thread and time.
 const FLAGS: u64 = 1 << 10 | 1 << 18;
 
 fn longs(values: &[u64]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_le_bytes()).collect()
 }
 
-/// An event: its type and config; `more` of a sample than [`SAMPLE_TYPE`], and the registers that it has.
+/// An event with type and config. `more`: fields of a sample in addition to [`SAMPLE_TYPE`]. `registers`: its
+/// registers.
 fn event(kind: u32, config: u64, more: u64, registers: u64) -> Vec<u8> {
     let head = [kind.to_le_bytes(), (DESCRIPTION as u32).to_le_bytes()].concat();
     let fields = longs(&[config, 1000, SAMPLE_TYPE | more, 0, FLAGS, 0, 0, 0, 0, registers, 0]);
@@ -54,7 +55,7 @@ fn record(kind: u32, misc: u16, body: &[u8]) -> Vec<u8> {
     [&kind.to_le_bytes()[..], &misc.to_le_bytes(), &length, body].concat()
 }
 
-/// A sample of thread 7 in user mode; `behind` is what there is of it besides.
+/// A sample of thread 7 in user mode. `behind` is appended to it.
 fn sample(number: u64, at: u64, behind: &[u8]) -> Vec<u8> {
     const USER: u16 = 2;
     let fields = longs(&[number, 0x40_1000, 7 << 32 | 7, at, 0]);

@@ -22,14 +22,14 @@ pub(super) enum Tracepoint {
     Wakeup { comm: Field, pid: Field },
 }
 
-/// Those that the file describes, by their number.
+/// Tracepoints described by the file, by their number.
 #[derive(Default)]
 pub(super) struct Tracepoints {
     known: Vec<(u64, Tracepoint)>,
 }
 
 impl Field {
-    /// Its bytes.
+    /// The bytes of the field.
     pub fn of<'a>(&self, raw: &'a [u8]) -> Option<&'a [u8]> {
         Bytes::part(raw, u64::from(self.offset), u64::from(self.length))
     }
@@ -87,7 +87,7 @@ fn waking(format: &str) -> Option<(Field, Field)> {
     Some((field(format, "comm")?, field(format, "pid")?))
 }
 
-/// Of a line such as `field:pid_t prev_pid; offset:24; size:4; signed:1;`.
+/// Parses a line such as `field:pid_t prev_pid; offset:24; size:4; signed:1;`.
 fn field(format: &str, name: &str) -> Option<Field> {
     let line = format.lines().find(|line| {
         let declared = line.split(';').next().unwrap_or_default();

@@ -10,28 +10,29 @@ use crate::imported::{NAME_MAX, Switched, cpu, cut, unknown_wait};
 pub(super) struct Head {
     pub name: String,
     pub tid: u32,
-    /// 0 if not told.
+    /// 0 if unknown.
     pub tgid: u32,
     pub cpu: CpuId,
     /// Nanoseconds.
     pub at: u64,
     period: u64,
-    /// With its modifiers; empty for records that are not of an event.
+    /// Event with modifiers. Empty for records without an event.
     pub event: String,
-    /// What is behind the event.
+    /// The text after the event.
     pub rest: String,
 }
 
-/// How much samples of an event tell of where time goes, the least first. The first event of the most useful ones is read.
+/// Value of an event's samples for time analysis, lowest first. The first event with the highest value is
+/// imported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Usefulness {
     /// Nothing.
     None,
     /// Where programs are.
     Places,
-    /// Where they are in time, but not how much time a sample stands for.
+    /// Samples with times, but of unknown period.
     Clock,
-    /// Each sample has the CPU time that it stands for.
+    /// Each sample has the CPU time that it represents.
     Time,
 }
 
@@ -109,7 +110,7 @@ impl Head {
         !main.is_empty() && parts(&self.event) == parts(main)
     }
 
-    /// How much its samples tell of where time goes.
+    /// Value of the event's samples for time analysis.
     pub fn usefulness(&self) -> Usefulness {
         match self.plain_event() {
             "cpu-clock" | "task-clock" if self.period > 0 => Usefulness::Time,
@@ -119,18 +120,18 @@ impl Head {
         }
     }
 
-    /// Its samples show where programs are: it is no tracepoint.
+    /// Whether the samples show code locations. False for a tracepoint.
     pub fn shows_places(&self) -> bool {
         let event = self.plain_event();
         !event.is_empty() && !event.contains(':') && event != "dummy"
     }
 
-    /// CPU time that the sample stands for (ns); 0 if it does not tell.
+    /// CPU time that the sample represents (ns), 0 if unknown.
     pub fn period_ns(&self) -> u64 {
         if matches!(self.plain_event(), "cpu-clock" | "task-clock") { self.period } else { 0 }
     }
 
-    /// What it says if it is not of an event.
+    /// The record's content, if it is not a sample.
     pub fn task(&self) -> Option<Task> {
         let rest = self.rest.strip_prefix("PERF_RECORD_")?;
         if let Some(rest) = rest.strip_prefix("SWITCH") {
@@ -177,7 +178,7 @@ impl Head {
         })
     }
 
-    /// Name and number of who is made runnable. Older perfs print wakeups as `comm:pid [prio] …`.
+    /// Name and tid of the wakee. Older versions of perf print wakeups as `comm:pid [prio] …`.
     pub fn wakee(&self) -> Option<(String, u32)> {
         if let Some(number) = value(&self.rest, " pid=") {
             return Some((between(&self.rest, "comm=", " pid="), thread_number(number)?));
@@ -188,7 +189,7 @@ impl Head {
     }
 }
 
-/// What the name of an event consists of.
+/// Parts of an event's name.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Event<'a> {
     name: &'a str,
@@ -197,7 +198,7 @@ struct Event<'a> {
     of_unit: bool,
 }
 
-/// `name:modifiers`, or with a unit `unit/name:modifiers/` or `unit/name/modifiers`. What is none of these is a name.
+/// Parses `name:modifiers`, `unit/name:modifiers/` or `unit/name/modifiers`. Any other text is a plain name.
 fn parts(event: &str) -> Event<'_> {
     let are_modifiers = |text: &str| text.chars().all(|letter| "ukhGHpPSDIWe".contains(letter));
     let modified = |text| match str::split_once(text, ':') {
@@ -205,7 +206,7 @@ fn parts(event: &str) -> Event<'_> {
         _ => (text, ""),
     };
     let in_unit = event.split_once('/').and_then(|(_, rest)| rest.rsplit_once('/'));
-    // An event may be told by its numbers (`cpu/event=0x3c/`), or by a name and more: then it has no other one.
+    // An event may be given by numbers (`cpu/event=0x3c/`), or by a name and more. It then has no other name.
     let in_unit = in_unit.filter(|(name, _)| !name.is_empty() && !name.contains(['=', ',']));
     match in_unit {
         Some((name, "")) => {
@@ -220,8 +221,8 @@ fn parts(event: &str) -> Event<'_> {
     }
 }
 
-/// A frame's line: `address function+0xoffset (module)`. Of what is inlined perf says no module, but `(inlined)` in its place;
-/// before 5.0, behind it.
+/// Parses a frame's line: `address function+0xoffset (module)`. For an inlined function, perf prints
+/// `(inlined)` instead of the module. Before 5.0, it prints `(inlined)` after the module.
 pub(super) fn frame(line: &str) -> Option<Frame<'_>> {
     let (address, rest) = line.trim().split_once(' ')?;
     let address = u64::from_str_radix(address, 16).ok()?;
@@ -229,7 +230,7 @@ pub(super) fn frame(line: &str) -> Option<Frame<'_>> {
     let (rest, inlined) = rest.strip_suffix(" (inlined)").map_or((rest, false), |rest| (rest, true));
     let named = rest.strip_suffix(')').and_then(|whole| {
         let whole = whole.strip_suffix(" (deleted)").unwrap_or(whole);
-        // The arguments of what is inlined are no module.
+        // The arguments of an inlined function are not a module.
         whole.rsplit_once(" (").filter(|(_, module)| !inlined || !module.contains(')'))
     });
     let (function, module) = match named {
@@ -274,7 +275,7 @@ fn time(word: &str) -> Option<u64> {
     seconds.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(fraction)
 }
 
-/// A tid or pid; -1 is "not known".
+/// A tid or pid. -1 means unknown.
 fn thread_number(text: &str) -> Option<u32> {
     text.trim()
         .parse::<i64>()

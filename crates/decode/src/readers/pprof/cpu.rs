@@ -11,8 +11,8 @@ use crate::readers::ReadError;
 
 /// A sample whose length is not in the profile is shown as so long (ns).
 const SHOWN_NS: u64 = 1_000_000;
-/// The smallest value is shown as at least so many samples where values are no multiples of the period: bounds the error of a
-/// share to an eighth.
+/// Minimum number of samples for the smallest value, if values are not multiples of the period. Limits the
+/// error of a share to an eighth.
 const PARTS_MIN: u64 = 4;
 
 /// Emits the samples of each stack.
@@ -37,7 +37,7 @@ pub(super) fn tell(
         CpuColumn::Samples(..) => each_ns,
     };
     let wanted = all_ns.div_ceil(wanted_ns);
-    // Thinned samples stand for more time each.
+    // After thinning, each sample represents more time.
     let sample_ns = if wanted > ROWS_MAX { all_ns.div_ceil(ROWS_MAX) } else { wanted_ns };
     let mut laid = Laid::new(THREAD, sample_ns, sink);
     let (mut seen_ns, mut told) = (0u64, 0);
@@ -75,8 +75,8 @@ fn limits(sample_ns: u64, known: bool) -> String {
     }
 }
 
-/// The time of a sample (ns): the period if all values are multiples of it. Some writers keep a period that has nothing to do with
-/// the values; then it is short enough that no stack is lost.
+/// Time of a sample (ns): the period if all values are multiples of it. Some writers store an unrelated
+/// period. The time is then short enough that no stack is lost.
 fn sample_ns(profile: &Profile, column: Column, period_ns: Option<u64>) -> u64 {
     let values = || profile.sample.iter().map(|sample| column.amount(&sample.value)).filter(|ns| *ns > 0);
     let smallest = values().min().unwrap_or(1);

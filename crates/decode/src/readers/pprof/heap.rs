@@ -72,7 +72,7 @@ impl<'a> Heap<'a> {
         let rows = site.rows(thinner);
         let like = match self.columns.live {
             Some(_) => site.row(rows, stack),
-            // Nothing says what was freed: each row is a weight.
+            // Freed memory is unknown, so each row is a weight.
             None => weight((site.objects * site.each / rows.max(1.0)) as u64, 0, stack),
         };
         let kept = (rows * site.live / site.objects.max(1.0)).round() as u64;
@@ -143,7 +143,7 @@ impl Site {
         if self.objects <= 0.0 { 0.0 } else { (self.objects * self.probability * thinner).round().max(1.0) }
     }
 
-    /// One of `rows` allocations that together stand for all of the site's objects.
+    /// One of `rows` allocations that together represent all of the site's objects.
     fn row(&self, rows: f64, stack: u64) -> Allocated {
         let probability = rows / self.objects.max(1.0);
         // The probability is 1 - exp(-bytes / every_bytes).
@@ -158,7 +158,7 @@ impl Site {
     }
 }
 
-/// A row that stands for so many bytes.
+/// A row that represents `bytes` bytes.
 fn weight(bytes: u64, own_bytes: u64, stack: u64) -> Allocated {
     Allocated { at: Timestamp(0), tid: TID, tgid: TID, address: 0, bytes, every_bytes: 0, own_bytes, stack }
 }

@@ -1,4 +1,5 @@
-//! The messages of `profile.proto` (github.com/google/pprof), as far as they are read; the numbers of fields are its own.
+//! The messages of `profile.proto` (github.com/google/pprof), as far as they are used. Field numbers are
+//! those of the format.
 
 use prost::Message;
 
@@ -23,7 +24,7 @@ pub(super) struct Profile {
     pub period: i64,
 }
 
-/// What a value is, and in which unit.
+/// Kind of a value, and its unit.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub(super) struct ValueType {
     #[prost(int64, tag = "1")]
@@ -43,7 +44,7 @@ pub(super) struct Sample {
     pub label: Vec<Label>,
 }
 
-/// What else is known of a stack.
+/// Additional data of a stack.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub(super) struct Label {
     #[prost(int64, tag = "1")]
@@ -65,7 +66,7 @@ pub(super) struct Mapping {
     pub filename: i64,
 }
 
-/// A place in the code; the first line is the innermost one that the compiler put there.
+/// A place in the code. The first line is the innermost inlined function.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Location {
     #[prost(uint64, tag = "1")]

@@ -1,4 +1,4 @@
-//! The stacks of a profile, each told once.
+//! The stacks of a profile, each defined once.
 
 use std::collections::HashMap;
 
@@ -20,7 +20,7 @@ struct Known<'a> {
 /// Places of the profile by their numbers.
 pub(super) struct Places {
     texts: Vec<String>,
-    /// What stands for each location in stacks.
+    /// The frame addresses of each location.
     addresses: HashMap<u64, Vec<u64>>,
     /// Distinct frames.
     pub names: Names,
@@ -52,13 +52,13 @@ impl Places {
         RawStack { addresses, ..RawStack::default() }
     }
 
-    /// A text by its number. Many things may have the number of a long one: what is behind [`TEXT_MAX`] is left out.
+    /// A text by its index. Truncated to [`TEXT_MAX`], because many items may refer to one long text.
     pub fn text(&self, number: i64) -> &str {
         let text = usize::try_from(number).ok().and_then(|number| self.texts.get(number));
         text.map_or("", |text| cut(text, TEXT_MAX))
     }
 
-    /// What stands for its frames, innermost first.
+    /// The frame addresses of a location, innermost first.
     fn frames(&self, location: &Location, known: &Known<'_>, names: &mut Names) -> Vec<u64> {
         let mapping = known.mappings.get(&location.mapping_id);
         let module = mapping.map_or("", |mapping| self.text(mapping.filename));

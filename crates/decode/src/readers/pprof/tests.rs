@@ -1,4 +1,4 @@
-//! Profiles that are made here: what is not read, and what is drawn wholly or too often.
+//! Synthetic profiles: unsupported ones, fully sampled ones, and oversampled ones.
 
 use super::message::{Function, Label, Line, Location, Mapping, Sample, ValueType};
 use super::*;
@@ -14,7 +14,8 @@ fn number(text: &str) -> i64 {
     TEXTS.iter().position(|of| *of == text).unwrap() as i64
 }
 
-/// A heap of which one byte in `period` was drawn; each stack has objects, bytes, those in use, and the size of one.
+/// A heap profile with a sampling interval of `period` bytes. Each stack has objects, bytes, bytes in use,
+/// and object size.
 fn heap(period: i64, stacks: &[([i64; 3], i64)]) -> Vec<u8> {
     let types = [("alloc_objects", "count"), ("alloc_space", "bytes"), ("inuse_space", "bytes")];
     let label = |size: i64| Label { key: number("bytes"), number: size };

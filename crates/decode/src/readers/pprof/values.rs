@@ -3,7 +3,7 @@
 use super::message::{Profile, ValueType};
 use super::stacks::Places;
 
-/// Nanoseconds of a unit of time; `None` for other units. The names are those of pprof's own `internal/measurement`.
+/// Nanoseconds of a unit of time, `None` for other units. Names as in pprof's `internal/measurement`.
 pub(super) fn time_unit_ns(unit: &str) -> Option<u64> {
     Some(match singular(unit).as_str() {
         "nanosecond" | "ns" => 1,
@@ -15,7 +15,7 @@ pub(super) fn time_unit_ns(unit: &str) -> Option<u64> {
     })
 }
 
-/// Bytes of a unit of memory; `None` for other units.
+/// Bytes of a unit of memory, `None` for other units.
 pub(super) fn memory_unit_bytes(unit: &str) -> Option<u64> {
     Some(match singular(unit).as_str() {
         "byte" | "b" => 1,
@@ -74,7 +74,7 @@ pub(super) struct Column {
 }
 
 impl Column {
-    /// The value of a sample in nanoseconds or bytes; negative in the difference of two profiles.
+    /// The value of a sample in nanoseconds or bytes. Negative in the difference of two profiles.
     pub fn value(self, values: &[i64]) -> i128 {
         i128::from(values.get(self.index).copied().unwrap_or(0)) * i128::from(self.scale)
     }
@@ -90,7 +90,8 @@ impl Column {
     }
 }
 
-/// The columns of a heap. A writer may leave out what was allocated or what is in use, and the numbers of objects.
+/// The columns of a heap profile. A writer may leave out allocated memory, memory in use, or the numbers of
+/// objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct HeapColumns {
     pub allocated: Option<Column>,
@@ -106,7 +107,7 @@ impl HeapColumns {
     }
 }
 
-/// What a CPU profile counts.
+/// Value of a CPU profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CpuColumn {
     /// CPU time.
@@ -129,7 +130,7 @@ impl<'a> Columns<'a> {
         Columns { places, types, period, period_length: profile.period }
     }
 
-    /// The columns of a heap; `None` if there is neither memory that was allocated nor memory in use.
+    /// The columns of a heap profile. `None` if it has neither allocated memory nor memory in use.
     pub fn heap(&self) -> Option<HeapColumns> {
         let bytes = |kinds: &[&str]| self.find(kinds, memory_unit_bytes);
         let count = |kinds: &[&str]| self.find(kinds, |unit| (singular(unit) == "count").then_some(1));
@@ -142,7 +143,8 @@ impl<'a> Columns<'a> {
         (columns.allocated.is_some() || columns.live.is_some()).then_some(columns)
     }
 
-    /// The column of a CPU profile: time if there is one, else a number of samples of which the period says no other kind of time.
+    /// The column of a CPU profile: time if there is one. Otherwise the number of samples, unless the period
+    /// is another kind of time.
     pub fn cpu(&self) -> Option<CpuColumn> {
         let all = || (0..).zip(self.types);
         let time = all().find_map(|(index, of)| {
@@ -151,7 +153,7 @@ impl<'a> Columns<'a> {
         });
         let samples = || {
             let period_ns = self.period_ns();
-            // The samples of a wall clock or of blocking are no CPU's, nor are those of a profile that has such times beside them.
+            // Samples of a wall clock or of blocking, or in a profile with such times, are not CPU samples.
             let other_period =
                 self.period.is_some_and(|of| self.unit_ns(of).is_some()) && period_ns.is_none();
             let other_time = self.types.iter().any(|of| self.unit_ns(*of).is_some());
@@ -172,7 +174,7 @@ impl<'a> Columns<'a> {
         u64::try_from(self.period_length).ok().filter(|period| *period > 0)?.checked_mul(unit_ns)
     }
 
-    /// One byte in so many was sampled; 1 if all were, or if the period is of something else.
+    /// Mean sampling interval in bytes. 1 if every byte was sampled, or if the period has another unit.
     pub fn sampled_every_bytes(&self) -> u64 {
         let scale = self.period.map_or(Some(1), |of| memory_unit_bytes(self.places.text(of.unit)));
         let period = u64::try_from(self.period_length).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Numbers of threads and processes: given again, taken over, and told of late.
+//! Thread and process ids: reused, taken over by exec, and with late events.
 
 use super::*;
 use holdup_events::event::{RawMapping, TaskWindow};
@@ -22,7 +22,7 @@ fn mapped(at: u64, tgid: u32) -> Event {
     Event::Mapping(RawMapping { at: Timestamp(at), tgid, end: 4096, path, ..RawMapping::default() })
 }
 
-/// Process 1 with thread 2 beside the first, which ends at 200.
+/// Process 1 with its first thread, which ends at 200, and thread 2.
 fn without_first() -> Vec<Event> {
     vec![
         found(1, SnapshotState::Running(CpuId(0))),

@@ -14,7 +14,7 @@ const INLINED_MAX: usize = 256;
 /// One function of a chain of inlined calls.
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
-    /// Its entry.
+    /// Entry of the call.
     pub die: UnitOffset,
     /// Where its caller calls it: file number of the unit's line table.
     pub call_file: u64,
@@ -25,7 +25,7 @@ pub struct Step {
 /// By address, outermost first.
 pub type Chains = BTreeMap<u64, Vec<Step>>;
 
-/// Walks a unit for the ascending `addresses`; what was found before an error counts.
+/// Walks a unit for the ascending `addresses`. Results from before an error are kept.
 pub fn walk(unit: UnitRef<'_, Metered<'_>>, addresses: &[u64], fuel: &Fuel) -> (Chains, Result<()>) {
     let mut walk = Walk { unit, addresses, fuel, chains: Chains::new(), path: Vec::new() };
     let walked = walk.run();
@@ -41,7 +41,7 @@ struct Walk<'a, 'd> {
     path: Vec<(isize, UnitOffset)>,
 }
 
-/// What an entry says of itself.
+/// Address range of an entry.
 #[derive(Default)]
 struct Extent<'d> {
     low: Option<u64>,
@@ -73,7 +73,7 @@ impl<'d> Walk<'_, 'd> {
             let extent = self.extent(&mut entries, abbreviation)?;
             let hit = self.add(die, inlined, &extent)?;
             match extent.sibling {
-                // Nobody asks for what is inside.
+                // No wanted address is inside.
                 Some(next) if !hit && next > entries.next_offset() => {
                     entries = unit.entries_raw(Some(next))?;
                     depth_before = depth;
@@ -141,7 +141,7 @@ impl<'d> Walk<'_, 'd> {
         self.fuel.burn(hits.len() as u64)?;
         for address in hits {
             let chain = self.chains.entry(*address).or_default();
-            // Of functions that share their code the first counts, with what is inlined into it.
+            // If functions share their code, only the first counts, with its inlined functions.
             let belongs = match chain.last() {
                 None => !inlined,
                 Some(last) => {

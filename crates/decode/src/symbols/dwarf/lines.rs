@@ -14,13 +14,13 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Runs the line program of `unit` for the ascending `addresses`, and names the files of these and of
-    /// `calls`. A broken one says what it can.
+    /// Runs the line program of `unit` for the ascending `addresses`. Resolves the files of these and of
+    /// `calls`. A damaged program gives partial results.
     pub fn of(unit: UnitRef<'_, Metered<'_>>, addresses: &[u64], calls: impl Iterator<Item = u64>) -> Lines {
         let mut lines = Lines::default();
         let Some(program) = unit.line_program.clone() else { return lines };
         let header = program.header().clone();
-        // What was found before an error counts.
+        // Results from before an error are kept.
         let _ = lines.run(program, addresses);
         let wanted: BTreeSet<u64> = lines.by_address.values().map(|(file, _)| *file).chain(calls).collect();
         for file in wanted {
@@ -60,7 +60,7 @@ impl Lines {
         Ok(())
     }
 
-    /// File and line of an address; empty and 0 if not known.
+    /// File and line of an address. Empty and 0 if unknown.
     pub fn at(&self, address: u64) -> (String, u32) {
         match self.by_address.get(&address) {
             Some((file, line)) => (self.file(*file), *line),

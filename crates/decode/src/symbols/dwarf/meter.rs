@@ -10,12 +10,12 @@ use gimli::{EndianSlice, Error, LittleEndian, Reader, ReaderOffsetId, Result};
 pub struct Fuel(Cell<u64>);
 
 impl Fuel {
-    /// Grants so many reads.
+    /// Allows `reads` reads.
     pub fn new(reads: u64) -> Fuel {
         Fuel(Cell::new(reads))
     }
 
-    /// Takes `reads`; an error once there are none left.
+    /// Consumes `reads`. An error if none are left.
     pub fn burn(&self, reads: u64) -> Result<()> {
         match self.0.get().checked_sub(reads) {
             Some(left) => {
@@ -29,7 +29,7 @@ impl Fuel {
         }
     }
 
-    /// The grant is used up: what was found so far is all there will be.
+    /// The reads are used up, so the results are final.
     pub fn is_spent(&self) -> bool {
         self.0.get() == 0
     }
@@ -48,7 +48,7 @@ impl<'a> Metered<'a> {
         Metered { bytes: EndianSlice::new(bytes, LittleEndian), fuel }
     }
 
-    /// The text that the bytes are; names longer than [`TEXT_BYTES_MAX`] are cut.
+    /// The bytes as text. Names longer than [`TEXT_BYTES_MAX`] are truncated.
     pub fn text(self) -> String {
         let bytes = self.bytes.slice();
         String::from_utf8_lossy(bytes.get(..TEXT_BYTES_MAX).unwrap_or(bytes)).into_owned()

@@ -1,5 +1,5 @@
-//! DWARF: what was called at an address, inlined calls included, and in which line. Walks only the units that
-//! hold an address that is asked for, and keeps nothing else in memory.
+//! DWARF: functions at an address, including inlined calls, and their lines. Walks only the units that hold a
+//! wanted address, and keeps nothing else in memory.
 
 mod calls;
 mod lines;
@@ -31,7 +31,7 @@ const TEXT_BYTES_A_READ: u64 = 4;
 /// Sections that are shorter are walked by one thread.
 const SHARE_FROM_BYTES: usize = 32 << 20;
 
-/// What look-ups read: no location lists, no type units.
+/// Sections that look-ups read. Location lists and type units are not needed.
 const READ: [SectionId; 10] = [
     SectionId::DebugAbbrev,
     SectionId::DebugAddr,
@@ -71,14 +71,14 @@ impl<'a> Sections<'a> {
     }
 }
 
-/// What DWARF says of some addresses, and whether it was given up.
+/// DWARF's results for some addresses, and whether reading was aborted.
 #[derive(Default)]
 pub struct Found {
-    /// By address; those of which nothing is known are missing.
+    /// By address. Addresses without a result are missing.
     pub places: BTreeMap<u64, Place>,
     /// The debug information contradicts itself: not all of it was read.
     pub gave_up: bool,
-    /// It is in other files (`-gsplit-dwarf`), which are not read.
+    /// The debug information is in other files (`-gsplit-dwarf`), which are not read.
     pub is_split: bool,
 }
 
@@ -125,7 +125,7 @@ fn look_up_part(sections: &Sections<'_>, shared: Option<&Sections<'_>>, addresse
     found
 }
 
-/// Adds what one unit knows. A broken unit says what it can.
+/// Adds the results of one unit. A damaged unit gives partial results.
 fn unit<'d>(
     dwarf: &Dwarf<Metered<'d>>,
     header: &UnitHeader<Metered<'d>>,
@@ -188,7 +188,7 @@ fn calls(
     calls
 }
 
-/// Those of the ascending `addresses` that are in `begin..end`. What the linker threw away begins at 0.
+/// The part of the ascending `addresses` in `begin..end`. Code dropped by the linker begins at 0.
 fn within(addresses: &[u64], begin: u64, end: u64) -> &[u64] {
     if begin == 0 {
         return &[];

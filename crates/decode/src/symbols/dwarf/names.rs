@@ -12,7 +12,7 @@ use crate::symbols::demangle::demangle;
 
 /// An entry refers to another, and that to a third, but not longer than this.
 const REFERENCES_MAX: usize = 16;
-/// More units are not looked at.
+/// Maximum number of units.
 const UNITS_MAX: usize = 1 << 20;
 /// Parsed units of other names that are kept at a time.
 const UNITS_KEPT: usize = 8;
@@ -64,7 +64,7 @@ impl<'a, 'd> File<'a, 'd> {
     }
 }
 
-/// What an entry says of its name.
+/// Name attributes of an entry.
 struct Said<'d> {
     linkage: Option<String>,
     plain: Option<String>,
@@ -77,7 +77,7 @@ impl<'a, 'd> Names<'a, 'd> {
         Names { files: [Some(File::new(dwarf)), dwarf.sup().map(File::new)] }
     }
 
-    /// Of the units of the file itself.
+    /// Headers of the file's own units.
     pub fn headers(&self) -> impl Iterator<Item = &UnitHeader<Metered<'d>>> {
         self.files.iter().take(1).flatten().flat_map(|file| &file.headers)
     }
@@ -87,7 +87,7 @@ impl<'a, 'd> Names<'a, 'd> {
         self.files.iter().flatten().all(|file| file.is_whole)
     }
 
-    /// The demangled name of an entry; empty if there is none.
+    /// The demangled name of an entry, empty if there is none.
     pub fn of(&self, unit: &Rc<Unit<Metered<'d>>>, die: UnitOffset) -> String {
         let (mut file, mut unit, mut die) = (0, Rc::clone(unit), die);
         let mut plain = None;

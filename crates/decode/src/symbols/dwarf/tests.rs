@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Where its source line is told by the caller.
+/// Returns the line of its own statement.
 #[inline(always)]
 fn inlined(value: &mut u64) -> u32 {
     *value = std::hint::black_box(value.wrapping_mul(3)); // the line of `inlined`

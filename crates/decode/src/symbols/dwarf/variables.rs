@@ -46,7 +46,7 @@ struct Units<'a, 'd> {
 }
 
 impl<'d> Units<'_, 'd> {
-    /// What an attribute of an entry of `unit` refers to.
+    /// The entry that an attribute of an entry of `unit` refers to.
     fn referred(&self, unit: &SharedUnit<'d>, value: &AttributeValue<Metered<'d>>) -> Option<Kind<'d>> {
         match *value {
             AttributeValue::UnitRef(at) => Some(Kind { unit: Rc::clone(unit), at }),
@@ -68,7 +68,7 @@ impl<'d> Units<'_, 'd> {
     }
 }
 
-/// The parts at `addresses`, ascending; empty at a variable's first byte if it is no compound.
+/// The parts at `addresses`, ascending. Empty at the first byte of a variable that is not compound.
 pub fn parts(sections: &Sections<'_>, addresses: &[u64]) -> BTreeMap<u64, String> {
     let mut found = BTreeMap::new();
     if sections.bytes > BYTES_MAX || addresses.is_empty() {
@@ -83,7 +83,7 @@ pub fn parts(sections: &Sections<'_>, addresses: &[u64]) -> BTreeMap<u64, String
     }
     let units = Units { dwarf: &dwarf, headers, referred: RefCell::default() };
     for header in &units.headers {
-        // A broken unit says what it can.
+        // A damaged unit gives partial results.
         let _ = dwarf.unit(*header).and_then(|unit| walk(&units, &Rc::new(unit), addresses, &mut found));
         if fuel.is_spent() || found.len() == addresses.len() {
             break;
@@ -131,7 +131,7 @@ fn fixed_address<'d>(dwarf: &Dwarf<Metered<'d>>, unit: &Unit<Metered<'d>>, entry
     operations.next().ok()?.is_none().then_some(address)
 }
 
-/// Its type, which the declaration may have.
+/// Type of an entry, which may be in its declaration.
 fn type_of<'d>(units: &Units<'_, 'd>, unit: &SharedUnit<'d>, entry: &Entry<'d>) -> Option<Kind<'d>> {
     if let Some(kind) = entry.attr_value(constants::DW_AT_type) {
         return units.referred(unit, &kind);
@@ -161,7 +161,7 @@ fn size<'d>(units: &Units<'_, 'd>, kind: &Kind<'d>, types_left: usize) -> Option
     }
 }
 
-/// How many elements each dimension of an array has; those of which it is not known end the list.
+/// Number of elements in each dimension of an array. The list ends at the first unknown one.
 fn counts(array: &Kind<'_>) -> Vec<u64> {
     let children = children(array);
     let dimension = |entry: &Entry<'_>| {
@@ -183,7 +183,7 @@ fn children<'d>(of: &Kind<'d>) -> Vec<Entry<'d>> {
     found
 }
 
-/// What lies so far into a type.
+/// The part of a type at a distance from its start.
 fn part<'d>(units: &Units<'_, 'd>, kind: &Kind<'d>, distance: u64, types_left: usize) -> Option<String> {
     let entry = kind.entry()?;
     let left = types_left.checked_sub(1)?;
@@ -228,7 +228,7 @@ fn element<'d>(
 /// The last member that begins before it.
 fn member<'d>(units: &Units<'_, 'd>, (kind, distance): (&Kind<'d>, u64), left: usize) -> Option<String> {
     let mut best: Option<(u64, Entry<'_>)> = None;
-    // Go's atomics begin with two that only say something to its compiler.
+    // Go's atomics begin with two empty marker fields for its compiler.
     let is_empty = |child: &Entry<'d>| {
         type_of(units, &kind.unit, child).and_then(|of| size(units, &of, left)) == Some(0)
     };

@@ -9,9 +9,9 @@ pub(super) struct Goroutine {
     pub who: Who,
     /// The P that it runs on.
     pub cpu: Option<CpuId>,
-    /// What of the collector's it does whenever it runs.
+    /// The collector's work that the goroutine does whenever it runs.
     pub collects: Option<&'static str>,
-    /// It waits for the collector; its word for that.
+    /// Go's reason while it waits for the collector.
     pub waits_for_collector: Option<String>,
 }
 
@@ -22,7 +22,7 @@ impl Goroutine {
     }
 }
 
-/// What a goroutine of the collector does, by the function that it begins with.
+/// The work of a collector goroutine, by its start function.
 pub(super) fn is_collectors(function: &str) -> Option<&'static str> {
     match function.split(".func").next().unwrap_or(function) {
         "runtime.gcBgMarkWorker" => Some("mark"),
@@ -32,8 +32,8 @@ pub(super) fn is_collectors(function: &str) -> Option<&'static str> {
     }
 }
 
-/// Why a goroutine waits (Go's `traceBlockReasonStrings`), and whether for the collector. What "sync" is, only its
-/// stack tells.
+/// Why a goroutine waits (Go's `traceBlockReasonStrings`), and whether it waits for the collector. For
+/// "sync", only the stack distinguishes a join from a lock.
 pub(super) fn reason<'a>(word: &str, mut functions: impl Iterator<Item = &'a str>) -> (WaitReason, bool) {
     let reason = match word {
         "network" => WaitReason::Socket,
