@@ -1,5 +1,5 @@
-//! Syscalls by what they were made on, how they ended, how long they took and how much they moved: of all calls where
-//! the recording counted them, else of those in short windows.
+//! Syscalls by object, result, duration and size. Covers all calls if the recording counted them, otherwise
+//! the calls in short windows.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +12,7 @@ use super::syscall_names::{IO_URING_ENTER, is_ring_operation, syscall_name};
 
 /// `errno` of a call that would have had to wait: EAGAIN, which is EWOULDBLOCK.
 pub const EAGAIN: u64 = 11;
-/// `errno` of a call that a signal interrupted; the others are the kernel's own words for it.
+/// `errno` values of an interrupted call. Values other than 4 (EINTR) are internal to the kernel.
 pub const INTERRUPTED: [u64; 5] = [4, 512, 513, 514, 516];
 
 /// All that is known of them.
@@ -24,13 +24,14 @@ pub struct Calls {
     pub counted_ns: u64,
     /// By syscall, the most calls first.
     pub by_syscall: Vec<CallUse>,
-    /// The same by what was asked of it, and on which object.
+    /// The same, by operation and object.
     pub by_object: Vec<CallUse>,
     /// The same by thread.
     pub by_thread: Vec<CallUse>,
-    /// Operations of io_uring, which are no syscalls: by what was done, the most first; times are from submission to completion.
+    /// io_uring operations, which are not syscalls, most frequent first. Times are from submission to
+    /// completion.
     pub ring_operations: Vec<CallUse>,
-    /// The same by what they were done on.
+    /// The same, by object.
     pub ring_by_object: Vec<CallUse>,
 }
 
@@ -47,17 +48,17 @@ impl Calls {
 pub struct CallUse {
     /// Number of the syscall.
     pub syscall: i32,
-    /// Its name.
+    /// Name of the syscall.
     pub name: &'static str,
-    /// What was asked of it, raw, where calls are told apart by it; else 0.
+    /// Raw operation argument, if calls are distinguished by it. 0 otherwise.
     pub op: u32,
-    /// What `object` is.
+    /// Kind of `object`.
     pub object_kind: ObjectKind,
-    /// Identity of the object; 0 if there is none, or calls are not told apart by it.
+    /// Id of the object. 0 if there is none, or if calls are not distinguished by it.
     pub object: u64,
-    /// What it is called, for people; empty if it has no name.
+    /// Display name of the object. Empty if it has none.
     pub object_name: String,
-    /// Who called, the most first.
+    /// Calling threads with their number of calls, most calls first.
     pub threads: Vec<(ThreadId, u64)>,
     /// How often.
     pub count: u64,
@@ -79,7 +80,7 @@ pub struct CallUse {
     pub asked: Histogram,
     /// Results of calls that succeeded.
     pub results: Histogram,
-    /// The program's functions that called, with the calls that a sample of their stacks stands for.
+    /// The program's calling functions, with the number of calls that their sampled stacks represent.
     pub callers: Vec<(String, u64)>,
 }
 
@@ -141,7 +142,7 @@ impl CallUse {
     }
 }
 
-/// What calls are told apart by.
+/// Key that distinguishes calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     syscall: i32,
@@ -151,7 +152,7 @@ struct Key {
     thread: Option<ThreadId>,
 }
 
-/// Derives it; empty if nothing was counted.
+/// Derives all statistics. Empty if no calls were counted.
 pub fn derive(trace: &Trace) -> Calls {
     let rows = &trace.calls.rows;
     let all = |row: &CallRow| Key { syscall: row.syscall, ..Key::default() };

@@ -1,5 +1,5 @@
-//! Parents that wait for child processes: for how long, which children those were, whether these ran side by side, and
-//! what they and what they started did in their lives. It judges nothing.
+//! Parents that wait for child processes: wait time, children, overlap of the children's lives, and time
+//! classes of the children and their descendants.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,26 +25,27 @@ pub struct Parent {
     pub own_running_ns: u64,
     /// Children that lived in the recording.
     pub children: u64,
-    /// Their lives (ns), one after the other and added up; the one is the other if they never lived side by side.
+    /// Time in which any child lived, and the sum of the children's lives (ns). The two are equal if the
+    /// children never overlapped.
     pub lives_ns: (u64, u64),
-    /// The longest of their lives (ns): side by side, all of them take as long.
+    /// The longest life of a child (ns). If all children ran in parallel, they would take this long.
     pub longest_ns: u64,
-    /// What the children are called, the most frequent first.
+    /// Names of the children, most frequent first.
     pub names: Vec<(String, u64)>,
-    /// What threads of the children, and of what these started, did in their lives (ns).
+    /// Time classes of the threads of the children and their descendants (ns).
     pub classes: ByClass,
-    /// What those that ran while the parent waited ran in: function, ns of waiting; the most first.
+    /// Functions in which they ran while the parent waited, with the wait time (ns), longest first.
     pub functions: Vec<(String, u64)>,
 }
 
 impl Parent {
-    /// How many of the children lived side by side on average.
+    /// Average number of children that lived in parallel.
     pub fn side_by_side(&self) -> f64 {
         self.lives_ns.1 as f64 / self.lives_ns.0.max(1) as f64
     }
 }
 
-/// Of so many parents, those that wait longest, it is told what their children ran in.
+/// Maximum number of parents, longest waits first, for which the children's functions are reported.
 const TOLD_MAX: usize = 4;
 
 /// Every process of the program whose threads waited for children, the longest waiting first.
@@ -77,17 +78,19 @@ pub fn derive(
     parents
 }
 
-/// A process's waits for its children: for the end of one, or for what one of them, or what it started, told (a pipe's end, a signal).
+/// Waits of a process for its children. It waits for the end of a child, or for a message from a child or its
+/// descendants (end of a pipe, signal).
 pub fn waited(facts: (&Trace, &Roles), holders: &Holders, process: ProcessId) -> Charge {
     waits(facts, holders, |thread| {
         facts.0.threads.get(thread.index()).is_some_and(|one| one.process == process)
     })
 }
 
-/// With fewer children than this, one that tells something may be a partner, and no piece of work that ends.
+/// A process with fewer children than this may have partners among them, which send messages and are not
+/// finite pieces of work.
 const CHILDREN_MANY: usize = 4;
 
-/// So many words at a socket are a conversation.
+/// Minimum number of socket messages between two partners.
 const WORDS_MANY: u64 = 8;
 
 /// Processes that have many.
@@ -99,8 +102,8 @@ fn have_many(trace: &Trace) -> BTreeSet<ProcessId> {
     counts.into_iter().filter(|(_, count)| *count >= CHILDREN_MANY).map(|(id, _)| id).collect()
 }
 
-/// Whom a process that has many tells something again and again: (who tells, which of its descendants). That one does what it is asked
-/// for, and its end is not waited for, whatever else the process has started.
+/// Pairs of a process with many children and a descendant to which it repeatedly sends messages. The
+/// descendant serves requests, so a wait for it is not a wait for its end, whatever other children exist.
 fn partners(
     trace: &Trace,
     holders: &Holders,
@@ -135,7 +138,8 @@ fn waits(facts: (&Trace, &Roles), holders: &Holders, wanted: impl Fn(ThreadId) -
     })
 }
 
-/// A wait for the end of a child; or one at a pipe, a poll or for a signal that a child, or what it started, ended.
+/// Whether a wait is for the end of a child, or a pipe, poll or signal wait that a child or its descendant
+/// ended.
 fn waits_for_child(
     (trace, roles): (&Trace, &Roles),
     (thread, hold): (ThreadId, &Hold),
@@ -154,7 +158,7 @@ fn waits_for_child(
     tells && own != teller && is_piece && ancestors(trace, teller).contains(&own)
 }
 
-/// From when to when the children of each process were there, as their first threads tell.
+/// Lifetimes of each process's children, taken from their first threads.
 pub(super) fn lives(trace: &Trace) -> BTreeMap<ProcessId, Vec<(ProcessId, Span)>> {
     let mut lives: BTreeMap<ProcessId, Vec<(ProcessId, Span)>> = BTreeMap::new();
     for thread in trace.threads.iter().filter(|thread| thread.target) {
@@ -185,7 +189,7 @@ fn add_lives(trace: &Trace, parents: &mut BTreeMap<ProcessId, Parent>) {
     }
 }
 
-/// A process's parent, that one's parent, and so on; as many as there can be without a circle.
+/// All ancestors of a process, nearest first. Limited in number in case of a cycle.
 pub(super) fn ancestors(trace: &Trace, process: ProcessId) -> Vec<ProcessId> {
     const GENERATIONS_MAX: usize = 64;
     let parent = |id: &ProcessId| trace.processes.get(id.index()).and_then(|process| process.parent);

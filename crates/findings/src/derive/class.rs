@@ -34,9 +34,9 @@ pub enum Class {
     Stopped = 12,
     /// Could run, had no CPU.
     RunQueue = 13,
-    /// On a CPU that the hypervisor had given to somebody else.
+    /// Steal time: runnable on a virtual CPU while the hypervisor ran another guest.
     Stolen = 14,
-    /// Not known: events are missing, or no source can tell.
+    /// Unknown: events are missing, or no source records the time.
     Unknown = 15,
     /// Running in a loop that only waits.
     Spin = 16,
@@ -73,7 +73,7 @@ impl Class {
         Class::Unknown,
     ];
 
-    /// The classes that samples divide running time into; the first is the rest.
+    /// Classes into which samples divide running time. The first one is the remainder.
     pub const ON_CPU: [Class; 4] = [Class::Useful, Class::Kernel, Class::GcWork, Class::Spin];
 
     /// The stable name, as in JSON.
@@ -103,8 +103,9 @@ impl Class {
 }
 
 impl Class {
-    /// The class of a blocked thread's time, by what it waits for. One exception is the ledger's:
-    /// a [`WaitReason::Multiplex`] that its timeout ended is a [`Class::Sleep`], unless a runtime said that it was idle.
+    /// Class of a blocked thread's time, by the wait's reason. The ledger has one exception. A
+    /// [`WaitReason::Multiplex`] that its timeout ended is a [`Class::Sleep`], unless a runtime reported it
+    /// as idle.
     pub fn of_wait(reason: WaitReason) -> Class {
         use WaitReason::*;
         match reason {
@@ -123,7 +124,7 @@ impl Class {
         }
     }
 
-    /// It is time on a CPU of which samples tell.
+    /// Whether it is CPU time, which samples divide.
     pub fn on_cpu(self) -> bool {
         Class::ON_CPU.contains(&self)
     }
@@ -133,18 +134,19 @@ impl Class {
         Class::ALL.into_iter().find(|class| class.name() == name)
     }
 
-    /// It is time blocked, which a wakeup ends. Nobody asks who let a program go on that somebody stopped.
+    /// Whether it is blocked time that a wakeup ends. Stops by job control or a tracer are excluded, because
+    /// their waker does not matter.
     pub fn is_wait(self) -> bool {
         !self.on_cpu() && !matches!(self, Class::RunQueue | Class::Stolen | Class::Unknown | Class::Stopped)
     }
 
-    /// It is time blocked on what no other thread of the program does: the disk, the network, a child, a clock.
+    /// Whether it is blocked time that no other thread of the program ends: disk, network, child, clock.
     pub fn waits_for_others(self) -> bool {
         use Class::{ChildWait, FaultWait, IoWait, KernelWait, NetWait, PipeWait, Sleep};
         matches!(self, ChildWait | FaultWait | IoWait | KernelWait | NetWait | PipeWait | Sleep)
     }
 
-    /// It is time blocked until another thread does something: a lock, a join, an empty queue.
+    /// Whether it is blocked time that another thread ends: a lock, a join, an empty queue.
     pub fn waits_for_threads(self) -> bool {
         matches!(self, Class::LockWait | Class::GcWait | Class::JoinWait | Class::WorkWait)
     }

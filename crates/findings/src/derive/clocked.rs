@@ -13,42 +13,45 @@ use crate::charge::Charge;
 /// Of one thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Clocked {
-    /// Whose.
+    /// The thread.
     pub thread: ThreadId,
-    /// Waits that a clock ended.
+    /// Waits that a timer ended.
     pub sleeps: u64,
-    /// Their length (ns).
+    /// Total length of these waits (ns).
     pub sleep_ns: u64,
-    /// Those of them of which the recording tells what was asked for.
+    /// Number of these waits with a recorded timeout.
     pub asked: u64,
-    /// What was asked for in those (ns).
+    /// Total recorded timeout of these (ns).
     pub asked_ns: u64,
-    /// How much later than asked for those ended (ns): the kernel's slack, and its way to a CPU.
+    /// Time from the end of the timeout to the end of the wait (ns): timer slack and the delay until the
+    /// thread ran.
     pub late_ns: u64,
-    /// Those of them after which it ran but shortly, then slept for the same thing again.
+    /// Sleeps after which the thread ran briefly and then slept for the same reason again: polls.
     pub looks: u64,
-    /// Their length (ns).
+    /// Length of the sleeps in `looks` (ns).
     pub look_ns: u64,
-    /// Running time behind those (ns).
+    /// Running time after them (ns).
     pub look_run_ns: u64,
-    /// Of the sleeps, waits for several things at once (epoll, poll, select) of which none came before the clock.
+    /// Sleeps that are multi-event waits (epoll, poll, select) that timed out without an event.
     pub open: u64,
-    /// Such waits that something ended that came.
+    /// Multi-event waits that an event ended.
     pub events: u64,
-    /// Nobody depends on when it wakes: it hardly runs, waits for hardly anything but clocks, and wakes hardly anybody, beside
-    /// others that do the work or wait for requests.
+    /// Whether it is a housekeeping thread, on whose wakeups no other thread depends. It runs little, waits
+    /// almost only for timers, and wakes hardly any thread. Other threads do the work or wait for requests.
     pub keeps_house: bool,
-    /// An event loop to which nothing comes: its waits for several things are ended by clocks, it hardly runs, and wakes hardly anybody.
+    /// Whether it is an event loop without events. Timers end its multi-event waits, it runs little, and it
+    /// wakes hardly any thread.
     pub idles: bool,
 }
 
 impl Clocked {
-    /// Waits for several things of which hardly any came.
+    /// Whether most sleeps are multi-event waits, and hardly any of these waits ended with an event.
     fn is_unasked(&self) -> bool {
         2 * self.open >= self.sleeps && self.events as f64 <= UNASKED_EVENTS_MAX * self.sleeps as f64
     }
 
-    /// Whatever comes is noticed at once: it waits for that while it sleeps, and that has ended such waits. What it sleeps for are timers.
+    /// Whether the thread reacts to events at once. It waits for them while it sleeps, and events have ended
+    /// such waits. Its sleeps are then timers.
     pub fn is_open(&self) -> bool {
         2 * self.open >= self.sleeps
             && self.events >= EVENTS_MIN.max((EVENTS_PART * self.sleeps as f64) as u64)
@@ -63,7 +66,8 @@ impl Clocked {
     }
 }
 
-/// So many events ended waits of a thread that notices what comes, and this part as many as clocks did.
+/// Minimum number of event-ended waits of a thread that reacts to events, absolute and relative to its
+/// sleeps.
 const EVENTS_MIN: u64 = 20;
 const EVENTS_PART: f64 = 0.1;
 
@@ -73,15 +77,17 @@ const LOOK_RUN_MAX: f64 = 0.25;
 /// A housekeeper's running time, and its waits that others ended, are no more than these shares of its life, ...
 const HOUSE_SHARE_MAX: f64 = 0.01;
 const HOUSE_WAITS_MAX: f64 = 0.25;
-/// ... it wakes others behind so few of its sleeps, ...
+/// ... wakes other threads after at most this share or this number of its sleeps, ...
 const HOUSE_WAKES_MAX: f64 = 0.05;
 const HOUSE_WAKES_FEW: u64 = 2;
-/// ... and all of them run for no more than this share of what the program does, if it does not wait for requests meanwhile: while none
-/// comes nothing else runs.
+/// ... and all housekeeping threads together run for at most this share of the program's running time. The
+/// last limit does not apply to a program that waits for requests, because no other thread runs between
+/// requests.
 const HOUSE_RUN_MAX: f64 = 0.1;
-/// An event loop is idle if so few events ended its waits for each that a clock ended.
+/// An event loop is idle with at most this number of event-ended waits per timer-ended one.
 const UNASKED_EVENTS_MAX: f64 = 0.1;
-/// It does if a thread waits for what comes from outside for more than this share of the recording.
+/// A program waits for requests if a thread waits for outside events for more than this share of the
+/// recording.
 const LISTENS_MIN: f64 = 0.5;
 
 /// Every target thread that a clock woke, by thread. Sleeps that `is_idle` names are none: a runtime's, while it has nothing to do.
@@ -107,22 +113,23 @@ pub fn derive(trace: &Trace, is_idle: impl Fn(&Slice) -> bool + Sync) -> Vec<Clo
     all.into_iter().map(|(one, _)| one).collect()
 }
 
-/// What a thread did in all its life (ns).
+/// Totals of a thread's whole life (ns).
 #[derive(Clone, Copy, Default)]
 struct Whole {
     run_ns: u64,
     /// Waits that others ended.
     waits_ns: u64,
-    /// Waits for peers and signals that no clock ended, and for several things at once, which are noticed whenever they come.
+    /// Waits for peers and signals that no timer ended, and multi-event waits, which react to events at any
+    /// time.
     outside_ns: u64,
     life_ns: u64,
 }
 
-/// What all threads did (ns).
+/// Totals of all threads (ns).
 #[derive(Clone, Copy, Default)]
 struct Program {
     run_ns: u64,
-    /// The most that one of them waited for what comes from outside.
+    /// Maximum over all threads of the wait for outside events.
     outside_ns: u64,
 }
 
@@ -163,7 +170,7 @@ fn find_housekeepers(trace: &Trace, all: &mut [(Clocked, Whole)], program: Progr
     }
 }
 
-/// Who waits for a lock waits until it is let go, whenever its holder woke.
+/// Whether the thread waited for a lock. A lock's waiter waits for the release, not for the holder's wakeup.
 fn is_at_lock(trace: &Trace, thread: ThreadId, at: Timestamp) -> bool {
     let row = trace.slices.covering(thread, Timestamp(at.0.saturating_sub(1)));
     let slice = row.map(|row| trace.slices.at(thread, row));
@@ -172,7 +179,7 @@ fn is_at_lock(trace: &Trace, thread: ThreadId, at: Timestamp) -> bool {
     })
 }
 
-/// The slices that a clock ended, of the threads that `wanted` names, but for those that `is_idle` names.
+/// Timer-ended slices of the threads that `wanted` accepts, except those that `is_idle` accepts.
 pub fn charge(
     trace: &Trace,
     wanted: impl Fn(ThreadId) -> bool + Sync,
@@ -192,11 +199,11 @@ pub fn charge(
     })
 }
 
-/// How long other threads waited for one of those that `wanted` names while it slept, with what it then did for them
-/// there to be done (ns, each moment once a sleeper): waits that began during a sleep, and that the sleeper ended before it
-/// slept again. Had they waited for anything else, an earlier look would not have been in vain.
+/// Time in which other threads waited for a sleeping thread that `wanted` accepts, although its work for them
+/// was available (ns). Each moment counts once per sleeper. Counts waits that began during a sleep and that
+/// the sleeper ended before its next sleep. An earlier wakeup would have ended these waits earlier.
 pub fn waited_for(trace: &Trace, wanted: impl Fn(ThreadId) -> bool) -> u64 {
-    // By sleeper and sleep: since when somebody waited.
+    // By sleeper and sleep: start of the first wait.
     let mut since: BTreeMap<(ThreadId, usize), Timestamp> = BTreeMap::new();
     for waiter in trace.target_threads() {
         let mut near = 0;
@@ -217,7 +224,7 @@ pub fn waited_for(trace: &Trace, wanted: impl Fn(ThreadId) -> bool) -> u64 {
     since.into_iter().map(|((by, row), from)| trace.slices.at(by, row).end.0.saturating_sub(from.0)).sum()
 }
 
-/// A run is looked back over so many slices: few come between a sleep and what is done behind it.
+/// Maximum number of slices from an action back to the sleep before it.
 const LOOK_BACK: usize = 16;
 
 /// The sleep behind which a thread did something, if it waited for nothing but locks in between.

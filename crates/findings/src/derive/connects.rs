@@ -1,4 +1,5 @@
-//! Connections whose first packet had to be sent again: who makes them waits for a whole second, or several. It judges nothing.
+//! Connections whose first packet was retransmitted. The connecting thread waits for one or more whole
+//! seconds.
 
 use holdup_events::tables::{CountKind, Slice, ThreadState};
 use holdup_events::{Trace, WaitReason};
@@ -8,14 +9,15 @@ use crate::charge::Charge;
 
 /// As long as a first packet is waited for before it is sent again (ns).
 pub const SECOND_NS: u64 = 1_000_000_000;
-/// The kernel sends a first packet again after a second (RFC 6298; `TCP_TIMEOUT_INIT` in include/net/tcp.h), then after as long again
-/// (`tcp_syn_linear_timeouts`, Linux 6.5) or twice as long: an answer ends the wait soon after one of these.
+/// Maximum delay of the response after a retransmission (ns). The kernel retransmits a SYN after one second
+/// (RFC 6298; `TCP_TIMEOUT_INIT` in include/net/tcp.h). Later intervals are also one second
+/// (`tcp_syn_linear_timeouts`, Linux 6.5), or double each time.
 const LATE_NS: u64 = 80_000_000;
-/// Its timers may fire that much before the wait has lasted for so long.
+/// Maximum time by which the kernel's timers may fire before the full second (ns).
 const EARLY_NS: u64 = 10_000_000;
-/// Who waits for longer than so many seconds waits for something else.
+/// Maximum length of such a wait (s). Longer waits have another cause.
 const SECONDS_MAX: u64 = 31;
-/// What is known of it.
+/// Connections with retransmitted first packets.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Connects {
     /// First packets that were sent again, in the network namespace.
@@ -26,23 +28,25 @@ pub struct Connects {
     pub how: How,
     /// How many.
     pub waits: u64,
-    /// They.
+    /// The waits.
     pub charge: Charge,
 }
 
 /// How sure it is that a wait is for a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum How {
-    /// It is in `connect`, and ended soon after a whole second.
+    /// Waits in `connect` that ended shortly after a whole second.
     #[default]
     Connects,
-    /// It is for a descriptor that may be anything's, and ended so.
+    /// Waits for descriptors of any kind that ended shortly after a whole second.
     Looks,
-    /// It is in `accept`, while the queue of a listening socket was full: event loops connect without a wait of its own.
+    /// Waits in `accept` while the queue of a listening socket was full. Event loops connect without a
+    /// separate wait.
     Accepts,
 }
 
-/// Of a recording that counted no such packet, nothing. The surest that there are.
+/// Returns the waits with the most certain criterion that has any. Empty if the recording counted no
+/// retransmitted SYN.
 pub fn derive(trace: &Trace) -> Connects {
     let count = |what: CountKind| -> u64 {
         trace.kernel_counts.iter().filter(|row| row.what == what).map(|row| row.count).sum()

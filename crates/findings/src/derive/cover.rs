@@ -17,7 +17,7 @@ pub struct Cover {
 }
 
 impl Cover {
-    /// Of spans in any order; those that meet become one.
+    /// Union of spans in any order. Touching spans are merged.
     pub fn of(mut spans: Vec<Span>) -> Cover {
         spans.sort_unstable();
         let mut merged: Vec<Span> = Vec::new();
@@ -40,7 +40,7 @@ impl Cover {
         self.spans.iter().map(|(from, to)| to.since(*from).0).sum()
     }
 
-    /// What of a span is in none of them, in time order.
+    /// Parts of a span outside the union, in time order.
     pub fn without(&self, span: Span) -> Vec<Span> {
         let (mut left, mut at) = (Vec::new(), span.0);
         for (start, end) in self.within(span) {
@@ -51,7 +51,7 @@ impl Cover {
         left
     }
 
-    /// Their parts between two moments.
+    /// Parts of the union between two moments.
     pub fn within(&self, (from, to): Span) -> impl Iterator<Item = Span> + '_ {
         let first = self.spans.partition_point(|(_, end)| *end <= from);
         let within = self.spans[first..].iter().take_while(move |(start, _)| *start < to);
@@ -59,7 +59,7 @@ impl Cover {
     }
 }
 
-/// When so many spans are at once, in time order.
+/// Times in which at least `many` spans overlap, in time order.
 pub fn all_at_once(spans: &[Span], many: usize) -> Vec<Span> {
     let mut changes: Vec<(Timestamp, bool)> =
         spans.iter().flat_map(|(from, to)| [(*from, true), (*to, false)]).collect();

@@ -1,6 +1,8 @@
-//! How each CPU spent its time by the kernel's own account, over the recording and step by step; and who ran most in each step.
+//! CPU time of each CPU by the kernel's accounting, over the recording and by step, with the thread that ran
+//! most in each step.
 //!
-//! The kernel counts in ticks (10 ms), so that a short step is coarse; who ran comes from switches, and is exact.
+//! The kernel counts in ticks (10 ms), so short steps are coarse. Threads come from context switches and are
+//! exact.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +11,7 @@ use holdup_events::{CpuId, ProcessId, Timestamp, Trace};
 
 use super::timelines::Timelines;
 
-/// All of it; empty where it was not recorded.
+/// CPU times of a recording. Empty if they were not recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpuTimes {
     /// Over the whole recording, by number.
@@ -83,7 +85,7 @@ impl Times {
         sum
     }
 
-    /// The place of a kind; `None` if it is no time of a CPU.
+    /// Field of a kind. `None` if the kind is not a CPU time.
     fn of(&mut self, what: CountKind) -> Option<&mut u64> {
         Some(match what {
             CountKind::CpuUser => &mut self.user,

@@ -1,10 +1,15 @@
-//! The critical path: what the run's length, or that of a stretch of it, depended on.
+//! The critical path: the chain of steps that the length of the run, or of a part of it, depended on.
 //!
-//! It is walked backwards from the end: on the thread that ran last; where that thread had waited for another, on that
-//! one from the moment of its wakeup; where it was born, on its parent; where a runtime's clock handed it what a thread
-//! in a call had, on that one. A runtime's own clock (its ticker) is on it only since somebody waited for that. What no thread of the program was waited for in (disk, timers, the network, other
-//! programs) is on the path itself, as is waiting for a CPU. The steps tile the stretch exactly. Shortening what is not
-//! on the path gains nothing; shortening what is gains at most that.
+//! The path is walked backwards from the end, starting with the thread that ran last:
+//!
+//! - If a thread was woken by another thread, the path continues on the waker from the time of the wakeup.
+//! - If a thread was created, the path continues on its parent.
+//! - If a runtime's ticker took work over from a thread in a call, the path continues on that thread.
+//! - A runtime's ticker is on the path only since a thread waited for it.
+//!
+//! Waits that no thread of the program ends (disk, timers, network, other programs) are on the path
+//! themselves, and so are waits for a CPU. The steps cover the range without gaps. Shortening work outside
+//! the path gains nothing. Shortening a step of the path gains at most its length.
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -28,26 +33,27 @@ pub struct Step {
     pub from: Timestamp,
     /// To when: the next step's begin.
     pub to: Timestamp,
-    /// Who.
+    /// The thread.
     pub thread: ThreadId,
-    /// In which class; all running time is [`Class::Useful`].
+    /// Class of the time. All running time is [`Class::Useful`].
     pub class: Class,
 }
 
 /// The path through a stretch of time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CriticalPath {
-    /// In time order; they tile the stretch. Only [`within`] keeps them: there may be as many as switches.
+    /// Steps in time order, without gaps. Only filled by [`within`], because there may be as many steps as
+    /// context switches.
     pub steps: Vec<Step>,
     /// How many there are.
     pub count: u64,
-    /// Their lengths by class (ns).
+    /// Length by class (ns).
     pub classes: ByClass,
-    /// Their lengths by thread and class (ns), the longest thread first.
+    /// Length by thread and class (ns), longest thread first.
     pub threads: Vec<(ThreadId, ByClass)>,
-    /// Running time on it by stack (ns), the longest first; [`StackId::NONE`] where no sample tells.
+    /// Running time on the path by stack (ns), longest first. [`StackId::NONE`] for time without a sample.
     pub stacks: Vec<(ThreadId, StackId, u64)>,
-    /// The same by the program's function; time of which no sample tells is in none.
+    /// The same by the program's function. Time without a sample is left out.
     pub functions: Vec<(String, u64)>,
 }
 
@@ -112,13 +118,13 @@ struct Walk<'a, K> {
     holders: &'a Holders,
     takeovers: OnceCell<Takeovers>,
     from: Timestamp,
-    /// All behind is told.
+    /// Current position. The path after it is complete.
     at: Timestamp,
-    /// Whose time before `at` comes next.
+    /// Thread that the path is on before `at`.
     thread: ThreadId,
-    /// Threads gone through at this moment.
+    /// Threads visited at this moment.
     hops: usize,
-    /// Who waited for that thread, and since when.
+    /// Thread that waited for `thread`, and the start of its wait.
     asked: Option<(ThreadId, Timestamp)>,
     /// By thread.
     near: Vec<Near>,
@@ -174,7 +180,8 @@ impl<K: FnMut(Step)> Walk<'_, K> {
         self.at = from;
     }
 
-    /// The path goes on with `waker`, from `at` back; the little between that and the end of the wait stays here.
+    /// Continues the path on `waker` from `at` backwards. The short time between `at` and the end of the wait
+    /// stays on this thread.
     fn hop(&mut self, waker: ThreadId, at: Timestamp, slice: &Slice) {
         self.step(at, self.class(slice));
         let takeovers = self.takeovers.get_or_init(|| Takeovers::derive(self.trace, self.roles));
@@ -183,14 +190,16 @@ impl<K: FnMut(Step)> Walk<'_, K> {
         self.hops += 1;
     }
 
-    /// A runtime's own clock goes on whatever is asked of it: who waited for it did something else before.
+    /// A runtime's ticker runs independently of waiters. The path returns to the waiter's activity before its
+    /// wait.
     fn hand_back(&mut self, waiter: ThreadId, since: Timestamp, slice: &Slice) {
         self.step(since, self.class(slice));
         (self.thread, self.asked) = (waiter, None);
         self.hops += 1;
     }
 
-    /// Who began to wait for this thread while it was in this slice, if that is a runtime's clock that the slice waits for.
+    /// The thread that began to wait for this thread during the slice, if the slice is a wait for a runtime's
+    /// ticker.
     fn asked_in(&self, slice: &Slice) -> Option<(ThreadId, Timestamp)> {
         let asked = self.asked.filter(|(_, since)| (slice.start..self.at).contains(since))?;
         let is_blocked = slice.state == ThreadState::Blocked && self.hops <= self.trace.threads.len();
@@ -203,7 +212,7 @@ impl<K: FnMut(Step)> Walk<'_, K> {
         self.trace.threads.get(id.index()).is_some_and(|thread| thread.target)
     }
 
-    /// Who of the program ended this slice, and when, if it is a wait that ended here.
+    /// Thread of the program that ended this wait, and the time, if the wait ended here.
     fn waker(&mut self, row: usize, slice: &Slice) -> Option<(ThreadId, Timestamp)> {
         if slice.state != ThreadState::Blocked || slice.end > self.at || self.hops > self.trace.threads.len()
         {
@@ -226,7 +235,7 @@ impl<K: FnMut(Step)> Walk<'_, K> {
     }
 }
 
-/// What adds up along the path.
+/// Sums along the path.
 struct Sums {
     count: u64,
     classes: ByClass,
@@ -240,7 +249,7 @@ impl Sums {
         Sums { count: 0, classes: [0; CLASSES], threads, sampled: HashMap::new() }
     }
 
-    /// Adds a step; `near` is the place of its thread's sample before it, at first any.
+    /// Adds a step. `near` is the index of the thread's last sample, as a search hint with any initial value.
     fn add(&mut self, trace: &Trace, step: &Step, near: &mut usize) {
         let ns = step.to.since(step.from).0;
         self.count += 1;

@@ -1,5 +1,5 @@
-//! Waits for a CPU that is the program's own, but that another program makes: it has a CPU on which the thread that
-//! waits would have run. It judges nothing.
+//! Waits for a CPU behind the program's own threads that another program causes: it occupies a CPU on which
+//! the waiting thread would have run.
 
 use holdup_events::tables::Slice;
 use holdup_events::{CpuId, Trace};
@@ -19,8 +19,8 @@ pub struct Displaced {
 }
 
 impl Displaced {
-    /// `others` is what [`super::occupancy::Occupancy::others`] says: there, at each moment, as many threads count as waiting
-    /// behind other programs as these have CPUs, whichever CPU each waits for.
+    /// `others` comes from [`super::occupancy::Occupancy::others`]. At each moment it counts as many waiting
+    /// threads as other programs occupy CPUs, for whichever CPU a thread waits.
     pub fn of(trace: &Trace, ledger: &Ledger, others: &Stall) -> Displaced {
         let movable = ledger.threads.iter().filter(|thread| may_move(trace, thread));
         let elsewhere = movable.map(|thread| {
@@ -44,14 +44,14 @@ pub fn may_move(trace: &Trace, ledger: &ThreadLedger) -> bool {
     }
 }
 
-/// The CPUs on which a waiting thread would have run if nobody else had had them.
+/// CPUs on which a waiting thread could have run if no other program had occupied them.
 pub struct Elsewhere<'a> {
     timelines: &'a Timelines,
     usable: Vec<CpuId>,
 }
 
 impl<'a> Elsewhere<'a> {
-    /// Those that the program may use.
+    /// Considers the CPUs that the program may use.
     pub fn new(trace: &Trace, timelines: &'a Timelines) -> Elsewhere<'a> {
         Elsewhere { timelines, usable: sweep::which_usable(trace, timelines) }
     }

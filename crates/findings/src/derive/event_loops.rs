@@ -1,7 +1,8 @@
-//! Event loops of one thread, and functions that hold them for long.
+//! Single-threaded event loops, and functions that block them for long.
 //!
-//! A thread that polls for several events and is woken by other programs is an event loop. From one poll that blocks to
-//! the next is a turn. In a long turn, nothing else is served. What ran in it, samples say.
+//! A thread that polls for several events and is woken by other programs is an event loop. The time from one
+//! blocking poll to the next is a turn. During a long turn no other event is served. Samples show the
+//! functions in it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +27,8 @@ const SAMPLES_MIN: usize = 4;
 const COVERS_MIN: f64 = 0.9;
 /// Minimum share of the samples that a function below it is named for.
 const MOSTLY_MIN: f64 = 0.3;
-/// A function is in a long turn by one call if the loop's own syscalls are this many times as rare there as in other turns.
+/// Minimum factor by which the loop's own syscalls are rarer in long turns, for a function that holds the
+/// turn with one call.
 const CALLS_RARER: f64 = 4.0;
 /// Maximum share of the samples of long turns in the loop's syscalls (upper end of the 95 % interval).
 const CALLS_MAX: f64 = 0.04;
@@ -43,8 +45,8 @@ const LOOP_CALLS: [i32; 20] =
 const WINDOWS: &str = "syscall-windows";
 /// Syscalls that poll: poll, select, epoll_wait, pselect6, ppoll, epoll_pwait, epoll_pwait2.
 const POLL_CALLS: [i32; 7] = [7, 23, 232, 270, 271, 281, 441];
-/// At most one poll per this many windows within long turns: the poll that ends a turn may be counted in a window that ends
-/// with it.
+/// Minimum number of windows within long turns per poll in them. The poll that ends a turn may be counted in
+/// a window that ends with it.
 const POLLED_RARELY: usize = 4;
 
 /// A function that held an event loop.
@@ -52,11 +54,12 @@ const POLLED_RARELY: usize = 4;
 pub struct HeldLoop {
     /// The event loop.
     pub thread: ThreadId,
-    /// The program's function that ran in the long turns; `None`: only functions of the language's machine have names.
+    /// The program's function that ran in the long turns. `None` if only functions of the interpreter have
+    /// names.
     pub function: Option<String>,
     /// Where most of its samples are, of those functions that are not in nearly all of them, with the share (0 to 1).
     pub mostly_in: Option<(String, f64)>,
-    /// What was counted within the long turns.
+    /// Counted polls within the long turns.
     pub counted: Counted,
     /// The long turns, in time order.
     pub turns: Vec<Turn>,
@@ -69,7 +72,7 @@ pub struct HeldLoop {
 pub struct Counted {
     /// Number of windows.
     pub windows: usize,
-    /// Their total length (ns).
+    /// Total length of the turns (ns).
     pub ns: u64,
     /// Number of polls in them, by the loop's process.
     pub polls: u64,
@@ -104,15 +107,16 @@ impl HeldLoop {
         self.turns.iter().map(|turn| turn.running_ns).sum()
     }
 
-    /// Mean wait for the end of the turn, of a request that arrives at a random moment of the long turns (ns): the mean
-    /// residual life of renewal theory, Σ length² / (2 Σ length) (Cox: Renewal theory, 1962).
+    /// Mean time to the end of the turn for a request that arrives at a random moment of the long turns (ns).
+    /// This is the mean residual life of renewal theory, Σ length² / (2 Σ length) (Cox: Renewal theory,
+    /// 1962).
     pub fn mean_wait_ns(&self) -> u64 {
         let squares: f64 = self.turns.iter().map(|turn| (turn.ns() as f64).powi(2)).sum();
         (squares / (2.0 * self.total_ns().max(1) as f64)).round() as u64
     }
 }
 
-/// Functions that hold event loops, per loop the one of the longest time; sorted by that time, the longest first.
+/// Functions that block event loops, the longest one for each loop. Longest first.
 pub fn held(trace: &Trace) -> Vec<HeldLoop> {
     let loops: Vec<(ThreadId, ProcessId)> = trace
         .target_threads()
@@ -169,7 +173,7 @@ fn is_event_loop(trace: &Trace, thread: ThreadId) -> bool {
     polls.filter(from_outside).take(POLLS_MIN).count() == POLLS_MIN
 }
 
-/// The turns of an event loop. What it did before its first poll and after its last one is left out.
+/// Turns of an event loop. The time before its first poll and after its last one is left out.
 fn turns(trace: &Trace, thread: ThreadId) -> Vec<Turn> {
     let mut turns = Vec::new();
     let mut open: Option<Turn> = None;
@@ -230,7 +234,7 @@ fn held_by(trace: &Trace, own: &OwnFrames, thread: ThreadId) -> Option<HeldLoop>
     })
 }
 
-/// What was counted in windows that lie within turns; nothing where windows missed calls.
+/// Counts in windows within turns. Empty if windows missed calls.
 fn counted_within(trace: &Trace, process: ProcessId, turns: &[Turn]) -> Counted {
     if trace.losses.iter().any(|loss| loss.source == WINDOWS) {
         return Counted::default();
@@ -273,7 +277,8 @@ impl LoopCalls {
         LoopCalls { samples: self.samples - part.samples, calls: self.calls - part.calls }
     }
 
-    /// Whether the loop's syscalls are so much rarer `inside` long turns that these are no series of short requests.
+    /// Whether the loop's syscalls are rare enough `inside` long turns. Otherwise the turns are series of
+    /// short requests.
     fn are_rarer(self, inside: LoopCalls) -> bool {
         let expected = self.share().0 * inside.samples as f64;
         expected >= CALLS_EXPECTED_MIN
@@ -334,8 +339,9 @@ impl<'a> Calls<'a> {
         frame.is_some_and(|frame| frame.kind != FrameKind::Kernel && !frame.function.is_empty())
     }
 
-    /// The program's function nearest to the leaf that nearly all samples have on their stack, besides the loop's own; the
-    /// inner `None` if only functions of the language's machine are there, the outer one if no function is on nearly all.
+    /// The program's function nearest to the leaf that is in nearly all samples, except the loop's own
+    /// functions. The inner `None` means that only functions of the interpreter are there. The outer `None`
+    /// means that no function is in nearly all samples.
     fn common(&self, samples: &[SampleRow]) -> Option<Option<FrameId>> {
         if samples.len() < SAMPLES_MIN {
             return None;
@@ -349,7 +355,7 @@ impl<'a> Calls<'a> {
         (!covering.is_empty()).then(|| nearest.map(|(frame, _)| *frame))
     }
 
-    /// The function in most of the samples that is in less than nearly all, with its share; of several the outermost.
+    /// The outermost function that is in most samples, but not in nearly all of them, with its share.
     fn mostly_in(&self, samples: &[SampleRow]) -> Option<(String, f64)> {
         let share = |count: usize| count as f64 / samples.len().max(1) as f64;
         let names_work = |frame: &FrameId| !self.trace.frame_name(*frame).starts_with(V8_BUILTINS);

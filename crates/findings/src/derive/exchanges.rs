@@ -1,5 +1,5 @@
-//! Requests and answers: sockets on which as many pieces come as go. What is sent there is one message each, and no
-//! buffer makes fewer of it.
+//! Sockets with request-response traffic: at least about one message is received per message sent. Buffering
+//! cannot reduce the number of messages.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,11 +9,11 @@ use holdup_events::socket_name::{Side, SocketName};
 use super::calls::{CallUse, Calls};
 use super::syscall_names::{moves_bytes, sends};
 
-/// For each piece that goes, so many come at least. Of two pieces that one answer follows, one is too many.
+/// Minimum number of received messages per sent one. Two messages followed by one response are one too many.
 const ANSWERED_MIN: f64 = 0.8;
 
-/// One of a socket's ends, with its side: calls in short windows see most sockets too briefly to tell, but all of a
-/// service's sockets share an end.
+/// One endpoint of a socket, with its side. Short windows see too few calls on most sockets, but all sockets
+/// of a service share an endpoint.
 type End<'a> = (bool, &'a str);
 
 /// Sockets of exchanges, by their identity.
@@ -33,7 +33,7 @@ pub fn exchanges(calls: &Calls) -> BTreeSet<u64> {
     sockets(calls).filter(of_exchange).map(|used| used.object).collect()
 }
 
-/// Of the calls of this number that were counted, the part (0 to 1) on sockets of exchanges.
+/// Share (0 to 1) of the counted calls with this number that are on request-response sockets.
 pub fn share(calls: &Calls, syscall: i32) -> f64 {
     let exchanges = exchanges(calls);
     let (mut of_exchange, mut all) = (0, 0);
@@ -49,7 +49,8 @@ fn sockets(calls: &Calls) -> impl Iterator<Item = &CallUse> {
     calls.by_object.iter().filter(|used| used.object_kind == ObjectKind::Socket && moves_bytes(used.syscall))
 }
 
-/// Both ends of a socket; one without addresses has itself, and of unix sockets one end has an address.
+/// Both endpoints of a socket. A socket without addresses is its own endpoint, and a unix socket has one
+/// endpoint with an address.
 fn ends(name: &str) -> Vec<End<'_>> {
     // A unix socket's number may come before (`calls::object_name`).
     let numbered = name.strip_prefix("socket:[").and_then(|rest| rest.split_once("] "));

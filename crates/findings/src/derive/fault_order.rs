@@ -1,4 +1,5 @@
-//! In which order threads touch what a disk must be read for: who goes from page to page, and faults at each, is not read ahead for.
+//! Order of the major page faults of threads. A thread that faults on each page in sequence has no effective
+//! readahead.
 
 use std::collections::HashMap;
 
@@ -9,10 +10,10 @@ use super::split::share_error;
 
 /// Bytes of a page (x86-64; where pages are larger, a fault brings more of these).
 const PAGE_BYTES: u64 = 4096;
-/// A step of more than so many pages for each fault is a jump: read-ahead brings 32 by default, and at the most some hundreds
-/// (`read_ahead_kb`).
+/// Maximum step between sequential faults (pages). Larger steps are jumps. The default readahead is 32 pages,
+/// and the maximum some hundreds (`read_ahead_kb`).
 const STEP_MAX_PAGES: u64 = 1024;
-/// So few steps may be chance.
+/// Minimum number of steps. Fewer may be chance.
 const STEPS_MIN: u64 = 50;
 
 /// The way of a program's faults for which a disk was read.
@@ -26,7 +27,7 @@ pub struct FaultOrder {
     pub pages_each: f64,
 }
 
-/// From each fault that was drawn to the next of its thread; None where too few were drawn.
+/// Steps from each sampled fault to the next one of its thread. `None` if there are too few samples.
 pub fn of(trace: &Trace) -> Option<FaultOrder> {
     let mut last: HashMap<ThreadId, u64> = HashMap::new();
     let (mut steps, mut upwards, mut pages, mut faults) = (0, 0, 0.0, 0);

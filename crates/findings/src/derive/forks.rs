@@ -1,5 +1,5 @@
-//! Forks of processes: who forks, when, and what it takes to copy page tables and to take the copies down again. It judges
-//! nothing.
+//! Forks of processes: the forking threads, the times, and the cost of copying page tables and tearing the
+//! copies down.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -13,7 +13,8 @@ use super::ledger::Ledger;
 const COPIES: [&str; 2] = ["dup_mmap", "dup_mm"];
 /// … and that takes one down.
 const TAKES_DOWN: &str = "exit_mmap";
-/// Who begins another program drops the copy that it was born with: x86-64's numbers of execve and execveat.
+/// Syscall numbers of execve and execveat (x86-64). A process that executes another program drops its copied
+/// address space.
 const BEGINNING: [i32; 2] = [59, 322];
 
 /// When each thread became the parent of a new process, in order.
@@ -41,7 +42,7 @@ pub struct Copying<'a> {
 }
 
 impl<'a> Copying<'a> {
-    /// Looks at every frame once.
+    /// Evaluates each frame once.
     pub fn new(trace: &'a Trace) -> Copying<'a> {
         let kernel = |is: fn(&str) -> bool| {
             let is = |frame: &Frame| frame.kind == FrameKind::Kernel && is(&frame.function);
