@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Allocations that were drawn, and their ends: probes on two functions of the library that draws them
- * (preload/allocs.c). They are as many as the bytes allocated make them, so each stack is taken.
+ * Sampled allocations and their ends: probes on two functions of the sampling library (preload/allocs.c).
+ * Their number follows the allocated bytes, so every stack is taken.
  */
 #ifndef HOLDUP_ALLOCS_H
 #define HOLDUP_ALLOCS_H

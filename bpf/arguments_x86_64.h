@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Where the integer arguments of a function are when it is entered: System V's calling convention for x86-64; and registers of
- * other conventions. What is said of
- * a binary's instructions is beside it (crates/decode/src/probes/arguments.rs).
+ * Registers of a function's integer arguments at its entry, in the System V calling convention for x86-64,
+ * and registers of other conventions. Facts about a binary's instructions are in
+ * crates/decode/src/probes/arguments.rs.
  */
 #ifndef HOLDUP_ARGUMENTS_X86_64_H
 #define HOLDUP_ARGUMENTS_X86_64_H
@@ -28,7 +28,10 @@ static __always_inline void read_arguments(const struct pt_regs *regs, __u64 arg
 /* Words of struct pt_regs that hold the registers, in the order in which instructions number them. */
 const __u8 register_words[REGISTERS] SEC(".rodata.registers") = { 10, 11, 12, 5, 19, 4, 13, 14, 9, 8, 7, 6, 3, 2, 1, 0 };
 
-/* The register that instructions call `number`; 0 if it cannot be read. One at a time: all would be a quarter of the BPF stack. */
+/*
+ * Value of the register with the instruction encoding `number`, 0 if not readable. One at a time, because all
+ * registers would take a quarter of the BPF stack.
+ */
 static __always_inline __u64 register_at(struct pt_regs *regs, __u32 number)
 {
 	__u64 value = 0;

@@ -5,25 +5,31 @@
 
 #include "compat_calls_x86_64.h"
 
-/* Programs of 32 bits came in by `int 0x80` or the kernel's own code page (asm/thread_info.h); until they are back in user mode. */
+/*
+ * A 32-bit program that entered by `int 0x80` or the vDSO (asm/thread_info.h). Set until the return to user
+ * mode.
+ */
 #define TS_COMPAT 2
 #define CALL_ARGUMENTS 6
 
-/* Calls that only programs of 32 bits have: the first argument of two says which is meant (socketcall(2), ipc(2)). */
+/*
+ * Syscalls that only 32-bit programs have. The first argument selects the actual call (socketcall(2),
+ * ipc(2)).
+ */
 #define COMPAT_SOCKETCALL 102
 #define COMPAT_IPC 117
-/* Of these all arguments are in memory, where the first one is (mmap and select of old). */
+/* All arguments of these calls are in memory, at the address in the first argument (old mmap and select). */
 #define COMPAT_OLD_SELECT 82
 #define COMPAT_OLD_MMAP 90
 /* The first of theirs whose times are as wide as those of x86-64 (clock_gettime64). */
 #define COMPAT_WIDE_TIMES 403
-/* Theirs that have no other number are told above all others. */
+/* Base of the numbers for 32-bit calls without an x86-64 number, above all others. */
 #define COMPAT_ONLY 1000
 
 /* The segment of code of 32 bits in user mode (asm/segment.h: __USER32_CS). */
 #define USER32_CS 0x23
 
-/* Whether what runs there is code of 32 bits, whose stack has words half as wide. */
+/* Whether the thread runs 32-bit code, whose stack has words of 32 bits. */
 static __always_inline bool is_narrow(const struct pt_regs *regs)
 {
 	return regs->cs == USER32_CS;
@@ -31,9 +37,9 @@ static __always_inline bool is_narrow(const struct pt_regs *regs)
 
 struct call {
 	__u64 arguments[CALL_ARGUMENTS];
-	/* As x86-64 numbers it; -1: the thread is in none. */
+	/* x86-64 syscall number, -1 if the thread is in none. */
 	__s32 number;
-	/* Of a program of 32 bits: so are words in its memory. */
+	/* The program is a 32-bit one, and so are the words in its memory. */
 	bool is_compat;
 	/* Times in its memory are two words of 32 bits. */
 	bool has_short_times;
@@ -91,7 +97,7 @@ static __always_inline __u64 first_argument(struct task_struct *task, const stru
 	return is_in_compat_call(task) ? (__u32)regs->bx : regs->di;
 }
 
-/* `own`: of the thread that runs; others' memory is in another address space. */
+/* `own`: the current thread. The memory of other threads is in another address space. */
 static __always_inline void read_compat_arguments(const struct pt_regs *regs, struct call *call, bool own)
 {
 	__u32 words[CALL_ARGUMENTS] = { regs->bx, regs->cx, regs->dx, regs->si, regs->di, regs->bp };

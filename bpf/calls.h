@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Syscalls of the targets, counted by thread, number and the file, pipe or socket in the first argument, with
- * histograms. Sums stay in per-CPU maps until user space reads them; there is no event per call. What makes a
- * call slower besides is the way that the kernel takes once any program looks at syscalls.
+ * Syscalls of the targets, counted by thread, number, and the file, pipe or socket in the first argument,
+ * with histograms. Sums stay in per-CPU maps until user space reads them. There is no event per call. In
+ * addition, each syscall takes the kernel's slower path while any program is attached to syscalls.
  *
- * Where the user asks for it, all calls are counted, with their times. Else user space attaches `on_call_end` for
- * short windows; to attach and to detach takes time, so a word in a map opens and closes the window at a moment that
- * is known. Calls that the recorder makes then are counted too: so it learns what counting costs a call.
+ * On request, all calls are counted, with their times. Otherwise user space attaches `on_call_end` for short
+ * windows. Attaching and detaching take time, so a word in a map opens and closes the window at an exact
+ * time. Calls that the recorder makes in the window are counted too, so that it can measure the cost of
+ * counting.
  */
 #ifndef HOLDUP_CALLS_H
 #define HOLDUP_CALLS_H
@@ -33,9 +34,9 @@ struct {
 } calls SEC(".maps");
 
 /*
- * The same without the object, taken beforehand: where `calls` has no room for one more object, and where the kernel has no memory at
- * hand, which it fills up behind programs that ask for it. It has little of memory that is each CPU's: some ten new objects at once
- * are more than that.
+ * The same without the object, preallocated. Used if `calls` is full, and if the kernel has no memory
+ * available. The kernel has little per-CPU memory in reserve, and refills it asynchronously. About ten new
+ * objects at once exceed it.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
@@ -51,7 +52,7 @@ struct {
 	__type(value, __u64);
 } call_errors SEC(".maps");
 
-/* Each stack counts for as many calls as it was drawn of. */
+/* Each stack counts for the number of calls that it represents. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -147,7 +148,7 @@ static __always_inline __u32 bucket_of(__u64 value, __u32 buckets)
 	return bits < buckets ? bits : buckets - 1;
 }
 
-/* Once for each object: what it is called. */
+/* Stores the name of an object, once for each. */
 static __always_inline void name_object(struct file *file, const struct wire_call_key *key)
 {
 	struct wire_object_key object = { .kind = key->object_kind, .object = key->object };
@@ -182,7 +183,7 @@ static __always_inline struct wire_call_sums *new_sums_in(void *map, const struc
 	return bpf_map_lookup_elem(map, key);
 }
 
-/* A new entry; without the object where there is no room for one more. */
+/* A new entry, without the object if there is no space for another one. */
 static __always_inline struct wire_call_sums *new_sums(struct per_cpu *cpu, struct wire_call_key *key)
 {
 	struct wire_call_sums *sums = new_sums_in(&calls, key);
@@ -239,7 +240,7 @@ static __always_inline void count_sizes(struct wire_call_sums *sums, const struc
 		count_result(sums, result);
 }
 
-/* When the call of the current thread began, 0 not known; forgotten now. */
+/* Start of the current thread's call, 0 if unknown. The entry is removed. */
 static __always_inline __u64 call_began(struct per_cpu *cpu, __u32 tid)
 {
 	__u64 *away, began = 0;
@@ -337,7 +338,10 @@ int BPF_PROG(on_call_begin, struct pt_regs *regs, long number)
 	return 0;
 }
 
-/* The sums that this call belongs to; 0 if there is no room. Not inlined: its variables are not live while the stack is walked. */
+/*
+ * The sums of this call, 0 if there is no space. Not inlined, so that its variables are not live while the
+ * stack is walked.
+ */
 static __noinline struct wire_call_sums *sums_of(struct task_struct *task, struct per_cpu *cpu,
 						 const struct call *call, struct wire_call_key *key, __u8 shape)
 {

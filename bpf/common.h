@@ -46,7 +46,7 @@ struct {
 	__uint(max_entries, DEFINITIONS_BYTES);
 } definitions SEC(".maps");
 
-/* For what is long, or may come often: user space, which looks seldom, is woken before the ring is full. */
+/* For long or frequent records: user space reads rarely, so it is woken before the ring is full. */
 static __always_inline __u64 definitions_wakeup(void)
 {
 	return bpf_ringbuf_query(&definitions, BPF_RB_AVAIL_DATA) > DEFINITIONS_BYTES / 4 ? BPF_RB_FORCE_WAKEUP
@@ -66,7 +66,7 @@ struct probe_time {
 	__u64 timed_sq_ns2;
 };
 
-/* Of what stacks are drawn, each with a window of its own. */
+/* Kinds of sampled stacks, each with its own window. */
 enum stack_draw { DRAW_BLOCKED = 0, DRAW_WAKER = 1, DRAW_CALL = 2, STACK_DRAWS = 3 };
 
 struct draw {
@@ -82,7 +82,10 @@ struct known_target {
 	__u32 tgid;
 	__u32 generation;
 };
-/* A thread that blocked here: up to when its blocks so far would keep it busy if each were to take SELDOM_NS; their number. */
+/*
+ * A thread that blocked here: the time until which its blocks would occupy it if each took SELDOM_NS, and
+ * their number.
+ */
 struct blocked_lately {
 	__u64 until_ns;
 	__u32 tid;
@@ -92,7 +95,10 @@ struct blocked_lately {
 #define SENT_LATELY_BITS 6
 #define KNOWN_TARGETS 16 /* processes that hand a CPU back and forth are few; a power of two */
 
-/* Of scratch memory, for each kind of probe in user space that takes stacks: so many may be at it at once on a CPU. */
+/*
+ * Number of scratch slots per kind of user-space probe that takes stacks. Limits the concurrent probes on a
+ * CPU.
+ */
 #define PROBE_SLOTS 4
 #define PROBE_SLOT_KINDS 2
 
@@ -187,7 +193,7 @@ static __always_inline void user_probe_end(struct per_cpu *cpu, __u32 probe, str
 		probe_end(cpu, probe, began_ns);
 }
 
-/* Tells bearers of a number apart; never 1. */
+/* Distinguishes threads with the same tid. Never 1. */
 static __always_inline __u32 birth_of(struct task_struct *task)
 {
 	return (__u32)task->start_boottime | 2;
@@ -219,7 +225,10 @@ static __always_inline bool is_target(struct task_struct *task, struct per_cpu *
 	return true;
 }
 
-/* What is touched by each switch and wakeup on this CPU (wire.h). Grows to the number of possible CPUs before loading. */
+/*
+ * Data that each switch and wakeup on this CPU accesses (wire.h). Resized to the number of possible CPUs
+ * before loading.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -228,7 +237,10 @@ struct {
 	__type(value, struct wire_ring_ends);
 } ring_ends SEC(".maps");
 
-/* Bits of wire_ring_ends.context: what runs on this CPU, and whose packets wait to be handed over there (sched.h). */
+/*
+ * Bits of wire_ring_ends.context: current handler on this CPU, and origin of its pending received packets
+ * (sched.h).
+ */
 enum {
 	CONTEXT_TIMER = 1,
 	CONTEXT_SOFTIRQ = 2,
@@ -269,7 +281,10 @@ static __noinline __u64 claim_place(struct wire_ring_ends *end)
 	return end->place;
 }
 
-/* As probe_begin, of what runs most: which runs are timed is told by a count that lies beside what they need anyway. */
+/*
+ * As probe_begin, for the most frequent programs. The count that selects timed runs is in memory that they
+ * need anyway.
+ */
 static __always_inline __u64 hot_probe_begin(struct wire_ring_ends *end, __u32 probe, __u64 now)
 {
 	return end->runs[probe]++ % TIMED_EVERY ? 0 : now;
@@ -288,7 +303,7 @@ static __always_inline void hot_probe_end(__u32 probe, __u64 began_ns)
 	probe_end(cpu, probe, began_ns);
 }
 
-/* As is_target, of who mostly is the target that was met last. */
+/* As is_target, for tasks that mostly belong to the last target found. */
 static __always_inline bool is_target_again(struct task_struct *task, struct wire_ring_ends *end)
 {
 	__u32 tgid = task->tgid;
@@ -351,8 +366,9 @@ static __always_inline void count_lost_sched(struct wire_ring_ends *end)
 }
 
 /*
- * Tells of a pass of a probe in user space; false: there is no room. Another thread may have the CPU in between: a record that is only
- * begun would hold up all that follow it in the ring. So it is put there whole, and numbered at last.
+ * Records a hit of a user-space probe. Returns false if there is no space. Another thread may get the CPU in
+ * between, and a reserved but unfinished record would block all later ones in the ring. The record is
+ * therefore copied as a whole, and numbered last.
  */
 static __always_inline bool tell_passed(struct per_cpu *cpu, struct wire_header *record, __u32 bytes, __u32 stream, __u64 wakeup)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The numbers that x86-64 has for the calls of programs of 32 bits (i386), by theirs; -1: it has none like it. By name, as the kernel's
- * headers list them (asm/unistd_32.h, asm/unistd_64.h; crates/capture/tests/compat_calls.rs compares), without what a name says of its
- * arguments' width.
+ * The x86-64 numbers of the syscalls of 32-bit programs (i386), by i386 number. -1 if there is no equivalent.
+ * Matched by name as in the kernel's headers (asm/unistd_32.h, asm/unistd_64.h). Suffixes for the width of
+ * arguments are ignored. crates/capture/tests/compat_calls.rs compares this table with the headers.
  */
 #ifndef HOLDUP_COMPAT_CALLS_X86_64_H
 #define HOLDUP_COMPAT_CALLS_X86_64_H

@@ -6,7 +6,7 @@
 #ifndef HOLDUP_CONDITIONS_H
 #define HOLDUP_CONDITIONS_H
 
-/* By the number of the place; user space writes one before it puts the probe. */
+/* By place number. User space writes the entry before it attaches the probe. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 256);
@@ -49,7 +49,7 @@ static __always_inline bool holds(const struct wire_comparison *one, __u64 seen)
 	return false;
 }
 
-/* Whether what is asked of the arguments at this place is so. */
+/* Whether the arguments at this place satisfy its condition. */
 static __always_inline bool condition_holds(__u32 place, const struct pt_regs *regs)
 {
 	const struct wire_condition *condition = bpf_map_lookup_elem(&place_conditions, &place);

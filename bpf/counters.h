@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Hardware counters: what a thread's code did between two samples of it without a switch between them. Whoever runs for less than
- * that is not counted: user space says of how much time the counts are. Nothing is read where there are no counters.
+ * Hardware counters of a thread between two of its samples without a switch in between. Shorter runs are not
+ * counted. User space reports the time that the counts cover. Nothing is read without counters.
  */
 #ifndef HOLDUP_COUNTERS_H
 #define HOLDUP_COUNTERS_H

@@ -11,7 +11,7 @@ struct {
 	__type(value, struct wire_object_name);
 } name_rooms SEC(".maps");
 
-/* Files that somebody waited for: a lock, the disk. More than these would tell nobody anything. */
+/* Maximum number of files that threads waited for (a lock, the disk). */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The kernel types that the programs read: only the fields used, relocated at
- * load time (CO-RE), so the object does not depend on the builder's kernel.
+ * The kernel types that the programs read: only the fields used. They are relocated at load time (CO-RE), so
+ * the object does not depend on the builder's kernel.
  */
 #ifndef HOLDUP_CORE_H
 #define HOLDUP_CORE_H

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Code that HotSpot made, and methods that it interprets. Where it has what is told by user space (crates/decode/src/hotspot).
+ * HotSpot's generated code and interpreted methods. User space provides the offsets
+ * (crates/decode/src/hotspot).
  *
- * A compiled method keeps no frame pointer, but its block says how large its frames are, as sender_for_compiled_frame of the machine
- * itself uses it (src/hotspot/share/runtime/frame.inline.hpp). Interpreted methods have a frame each, which says which method it is: in
- * the stack that is taken the method stands in the place of the interpreter's own code. Names are read by user space.
+ * A compiled method keeps no frame pointer, but its code block holds its frame size. HotSpot itself uses it
+ * in sender_for_compiled_frame (src/hotspot/share/runtime/frame.inline.hpp). An interpreted method has its
+ * own frame, which points to the method. The stack has the method there instead of the interpreter's code.
+ * User space reads the names.
  */
 #ifndef HOLDUP_HOTSPOT_H
 #define HOLDUP_HOTSPOT_H
@@ -14,7 +16,10 @@
 #define CODE_BLOCK_STEPS_MAX 16
 #define CODE_SEGMENT_FREE 0xff
 
-/* A heap of code; `segments` has a byte for each of its segments: so many are before it in its block, or less far back. */
+/*
+ * A code heap. `segments` has a byte per segment: the number of segments before it in its block, or a smaller
+ * step back.
+ */
 struct code_heap {
 	__u64 start;
 	__u64 end;
@@ -61,8 +66,9 @@ static __always_inline void find_frame_interpreter(struct frame_interpreter *int
 }
 
 /*
- * What a frame is in a stack: its address and how it was found, or the method that is interpreted there. Where a thread itself is in
- * the interpreter, the frame still says where it called last, so that is not told. Not static: the verifier looks at it once.
+ * The stack entry of a frame: its address and how it was found, or the interpreted method. If the thread
+ * itself is in the interpreter, the frame still has the position of the last call, so the position is left
+ * out. Not static, so that the verifier checks it once.
  */
 __noinline __u64 stack_word(const struct frame_interpreter *interpreter, const struct unwind_state *state)
 {
@@ -86,7 +92,7 @@ __noinline __u64 stack_word(const struct frame_interpreter *interpreter, const s
 	       units << WIRE_INTERPRETED_UNITS_SHIFT | function / 8;
 }
 
-/* The description of the block of code that holds `ip`; 0: none does (CodeHeap::find_block_for). */
+/* The descriptor of the code block that contains `ip`, 0 if none does (CodeHeap::find_block_for). */
 static __always_inline __u64 code_block(const struct hotspot *hotspot, __u64 ip)
 {
 	__u64 start = 0, segments = 0, segment;
@@ -133,9 +139,10 @@ static __always_inline int is_entering(const struct hotspot *hotspot, __u64 bloc
 }
 
 /*
- * How code that no file describes keeps its frames, if the runtime tells; else a gap. Compiled code saves the caller's frame pointer
- * below the return address. What was found is remembered for this address (unwind_recall): other code that is made there later, and calls
- * at the very same place, would be taken for it. Not static: the verifier looks at it once.
+ * Unwind row for generated code, from the runtime's data. A gap if there is none. Compiled code saves the
+ * caller's frame pointer below the return address. The row is cached for this address (unwind_recall). Other
+ * code generated there later, with a call at the same address, would get this row. Not static, so that the
+ * verifier checks it once.
  */
 __noinline __u64 generated_row(__u64 ip, __u32 exact)
 {

@@ -1,30 +1,34 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Functions of an interpreter's programs that a thread is in: CPython keeps a list of them for each thread, with the code
- * object of each. Only where they are is taken here; names are read from the process's memory by user space.
+ * Interpreted functions of a thread: CPython keeps a list of them per thread, with their code objects. Only
+ * their positions are taken here. User space reads the names from the process's memory.
  *
- * Up to 3.10 each call of one function by another is a call of the evaluation in C, too; from 3.11 on one evaluation runs many,
- * and what it began with says so. User space puts them in the place of the evaluation's frames (crates/decode/src/symbols).
+ * Up to 3.10, each call between two functions is also a call of the evaluation in C. From 3.11 on, one
+ * evaluation runs many functions, and the one with which it began is marked. User space puts the functions in
+ * the place of the evaluation's frames (crates/decode/src/symbols).
  */
 #ifndef HOLDUP_INTERPRETERS_H
 #define HOLDUP_INTERPRETERS_H
 
 #include "thread_pointer_x86_64.h"
 
-/* So many threads of an interpreter, the latest first, are looked through for the one that runs. */
+/* Maximum number of an interpreter's threads, latest first, among which the current one is searched. */
 #define INTERPRETER_THREADS_MAX 512
-/* A thread that was none of the interpreter's so often is not looked for again for so long: who has just begun may become one. */
+/*
+ * A thread that was not found this often is not searched again for this time. A new thread may register with
+ * the interpreter later.
+ */
 #define NOT_AN_INTERPRETERS_MIN 16
 #define NOT_AN_INTERPRETERS_NS (100 * NSEC_PER_MSEC)
 
-/* How a frame says where in its code it is. */
+/* How a frame stores its position in the code. */
 enum interpreted_at {
 	INTERPRETED_AT_BYTE = 0, /* an int: bytes from the code's begin */
 	INTERPRETED_AT_UNIT = 1, /* an int: instructions of two bytes */
 	INTERPRETED_AT_PLACE = 2, /* a pointer */
 };
 
-/* How frames say that an evaluation in C began with them. */
+/* How frames mark that an evaluation in C began with them. */
 enum interpreted_begin {
 	INTERPRETED_BEGINS_EACH = 0,
 	INTERPRETED_BEGINS_FLAG = 1,  /* a byte that is not 0 */
@@ -72,7 +76,7 @@ struct interpreter_thread {
 	__u64 misses;   /* how often it had none */
 };
 
-/* By tid: what was found before. */
+/* Earlier results by tid. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 8192);
@@ -85,7 +89,10 @@ struct {
 #define INTERPRETERS_OF_FRAMES 2
 __u32 interpreters_known SEC(".data.interpreters") = 0;
 
-/* 0 if it cannot be read: then the helper clears what it was to fill. No branch: in loops each would be another way to look at. */
+/*
+ * 0 if not readable, because the helper then clears its output. Without a branch, which in a loop would be
+ * another path for the verifier.
+ */
 static __always_inline __u64 user_word(__u64 address)
 {
 	__u64 word = 0;
@@ -94,7 +101,10 @@ static __always_inline __u64 user_word(__u64 address)
 	return word;
 }
 
-/* The state of the thread with this thread pointer; 0: it has none. Not static: the verifier looks at it once. */
+/*
+ * The interpreter's state of the thread with this thread pointer, 0 if it has none. Not static, so that the
+ * verifier checks it once.
+ */
 __noinline __u64 find_interpreter_thread(const struct interpreter_layout *layout, __u64 self)
 {
 	__u64 state;
@@ -136,7 +146,7 @@ struct interpreted_frame {
 	__u64 words[FRAME_BYTES_MAX / 8];
 };
 
-/* The word that holds what is at this offset, which comes first in it. */
+/* The word that starts at this offset of a frame. */
 static __always_inline __u64 frame_word(const struct interpreted_frame *frame, __u32 at)
 {
 	__u32 index = at / 8;
@@ -149,8 +159,8 @@ static __always_inline __u64 frame_word(const struct interpreted_frame *frame, _
 }
 
 /*
- * What tells a code object from another one that had its address before. As crates/decode/src/cpython computes it. Not static: the
- * verifier looks at it once.
+ * Hash that distinguishes a code object from another one at the same address earlier. As computed in
+ * crates/decode/src/cpython. Not static, so that the verifier checks it once.
  */
 __noinline __u64 code_identity(const struct interpreter_layout *layout, __u64 code)
 {
@@ -163,7 +173,7 @@ __noinline __u64 code_identity(const struct interpreter_layout *layout, __u64 co
 	return mix(hash, user_word(code + layout->code_name)) >> (64 - WIRE_INTERPRETED_IDENTITY_BITS);
 }
 
-/* Instructions before the one where a frame is; as many as can be said at the most. */
+/* Instruction units before a frame's position, at most the largest value that can be encoded. */
 static __always_inline __u64 units_before(const struct interpreter_layout *layout, const struct interpreted_frame *frame,
 					  __u64 code)
 {
@@ -192,7 +202,10 @@ static __always_inline bool is_evaluations(const struct interpreter_layout *layo
 	       (frame_word(frame, layout->frame_begins) & 0xff) == INTERPRETED_OWN_FRAME;
 }
 
-/* What a frame is in a stack; 0: it is no function's, but an evaluation's own. Not static: the verifier looks at it once. */
+/*
+ * The stack entry of a frame, 0 for a frame of the evaluation itself. Not static, so that the verifier checks
+ * it once.
+ */
 __noinline __u64 interpreted_word(const struct interpreter_layout *layout, const struct interpreted_frame *frame)
 {
 	__u64 code;
@@ -208,8 +221,8 @@ __noinline __u64 interpreted_word(const struct interpreter_layout *layout, const
 }
 
 /*
- * Notes the functions from the innermost frame on, behind the frames that the stack has already; the hash goes on. Not static: the
- * verifier looks at it once.
+ * Appends the functions, from the innermost frame on, after the frames already in the stack. Returns the
+ * continued hash. Not static, so that the verifier checks it once.
  */
 __noinline __u64 walk_interpreted(struct stack_scratch *stack, const struct interpreter_layout *layout, __u64 at, __u64 hash)
 {
@@ -254,7 +267,7 @@ __noinline __u64 walk_interpreted(struct stack_scratch *stack, const struct inte
 	return hash;
 }
 
-/* Adds the functions that an interpreter runs in the thread that runs; the hash goes on. */
+/* Appends the interpreted functions of the current thread. Returns the continued hash. */
 static __always_inline __u64 take_interpreted(struct stack_scratch *stack, struct task_struct *task, __u64 hash, __u64 now)
 {
 	const struct interpreter_layout *layout;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Births, names, programs and deaths of every thread of the machine; children of targets are targets. */
+/* Forks, names, execs and exits of every thread of the machine. Children of targets are targets. */
 #ifndef HOLDUP_LIFECYCLE_H
 #define HOLDUP_LIFECYCLE_H
 
@@ -70,7 +70,7 @@ int BPF_PROG(on_fork, struct task_struct *child)
 			}
 			bpf_map_update_elem(&unwind_parents, &tgid, &parent_tgid, BPF_ANY);
 		} else if (is_target_tgid(tgid)) {
-			/* The number of a dead target is given to a stranger. */
+			/* The dead target's tgid is reused by another process. */
 			bpf_map_delete_elem(&targets, &tgid);
 			__sync_fetch_and_add(&targets_generation, 1);
 		}
@@ -108,8 +108,9 @@ int BPF_PROG(on_exit, struct task_struct *task)
 }
 
 /*
- * The kernel forgets a thread some time after it was asked for its status and has left its CPU for the last time; a process' first one
- * last. The number may have been given again: to a stranger, which on_fork sees, or to a target.
+ * The kernel frees a thread some time after its exit status was read and it left its CPU for the last time. A
+ * process' first thread is freed last. The tgid may already be reused: by another process, which on_fork
+ * handles, or by a target.
  */
 SEC("tp_btf/sched_process_free")
 int BPF_PROG(on_free, struct task_struct *task)

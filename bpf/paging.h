@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Page faults and shootdowns of other CPUs' translations.
+ * Page faults and TLB shootdowns of other CPUs.
  *
- * Faults are counted by the kernel in each task: its counts are read at a thread's end and by a look at all threads, so that
- * a fault costs nothing here. Stacks of faults come from the kernel's own software events, one in as many as their rate allows.
- * These make each fault slower, drawn or not: where there are many, user space opens them in windows (src/record/fault_windows.rs).
+ * The kernel counts faults in each task. The counts are read at a thread's end and by an iteration over all
+ * threads, so a fault costs nothing here. Stacks of faults come from the kernel's own software events,
+ * sampled at a rate that follows their frequency. These events make each fault slower, sampled or not. If
+ * faults are frequent, user space opens the events in windows (src/record/fault_windows.rs).
  */
 #ifndef HOLDUP_PAGING_H
 #define HOLDUP_PAGING_H
@@ -14,7 +15,7 @@
 #define TLB_REMOTE_SEND_IPI 4
 #define SCAN_SUCCEED 1 /* enum scan_result (mm/khugepaged.c) */
 
-/* Read about once a second, and never emptied; what finds no room is counted in `uncounted`. */
+/* Read about once a second, and never cleared. Entries without space are counted in `uncounted`. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 16384);
@@ -41,7 +42,7 @@ static __always_inline void add_paging(struct per_cpu *cpu, struct task_struct *
 	__sync_fetch_and_add(&sums->ns, ns);
 }
 
-/* On the CPU that asks the others, once for each time; and on each other one that has something to flush. */
+/* Runs on the requesting CPU, once for each request, and on each other CPU that has something to flush. */
 SEC("tp_btf/tlb_flush")
 int BPF_PROG(on_tlb_flush, int reason, unsigned long pages)
 {
@@ -178,7 +179,7 @@ int on_counts(struct bpf_iter__task *ctx)
 	return 0;
 }
 
-/* The window in which minor faults are drawn now (crates/capture/src/bpf/fault_draws.rs). */
+/* The current window for sampling minor faults (crates/capture/src/bpf/fault_draws.rs). */
 struct fault_window {
 	__u64 end_ns;     /* it may be closed later: what is drawn then does not count */
 	__u64 weight_256; /* each fault in it stands for so many 256ths of one */
@@ -195,8 +196,9 @@ struct {
 enum { MINOR_FAULTS = 0, MAJOR_FAULTS = 1 };
 
 /*
- * For how many faults this one stands: those that the event counted since the last. Its period does not say so: where the
- * kernel follows their rate, it also cuts a period short that has become too long (perf_adjust_period in kernel/events/core.c).
+ * Number of faults that this sample represents: those counted by the event since the last sample. The event's
+ * period is not usable. While the kernel follows their rate, it also shortens a period that has become too
+ * long (perf_adjust_period in kernel/events/core.c).
  */
 static __always_inline __u64 faults_since(struct bpf_perf_event_data *ctx, struct per_cpu *cpu, __u32 which)
 {

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Memory that a thread has to take back itself before it gets more: its memory cgroup is at its limit, or the machine's memory
- * is full and the kernel's own thread is not fast enough. Rare, and each time long: a map holds who is at it, wherever it goes on.
+ * Direct reclaim: a thread reclaims memory itself before it gets more. Its memory cgroup is at its limit, or
+ * the machine's memory is full and the kernel's reclaim thread is too slow. Reclaim is rare and takes long,
+ * so a map holds the threads in it, on any CPU.
  */
 #ifndef HOLDUP_RECLAIM_H
 #define HOLDUP_RECLAIM_H
 
-/* Who is at it, by tid: since when. A thread that is killed meanwhile leaves its entry, which the map drops when it is full. */
+/* Start of the reclaim, by tid. A thread killed during it leaves its entry, which the map drops when full. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 4096);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The main ring: each CPU has a part of its own, in slots of one size, that user space maps. To put a record there
- * takes no lock and no call, which BPF_MAP_TYPE_RINGBUF needs; a slot is two cache lines that belong to this CPU.
- * Nobody is woken. User space's side is crates/capture/src/bpf/slots.rs.
+ * The main ring: each CPU has its own part, in slots of one size, mapped by user space. Writing a record
+ * takes no lock and no helper call, unlike BPF_MAP_TYPE_RINGBUF. A slot is two cache lines that belong to
+ * this CPU. Writing wakes no thread. The reading side is crates/capture/src/bpf/slots.rs.
  */
 #ifndef HOLDUP_RING_H
 #define HOLDUP_RING_H
@@ -25,12 +25,16 @@ static __always_inline void ring_bell(void)
 		bpf_ringbuf_discard(record, BPF_RB_FORCE_WAKEUP);
 }
 
-/* Left free: interrupts' programs may each take a slot between a look at the room and the taking. */
+/*
+ * Slots left free, because programs in interrupts may each take a slot between the check for space and the
+ * reservation.
+ */
 #define SLOTS_SPARE 8
 
 /*
- * Looks how much of the ring was read, which is another CPU's cache line: when it may be half full, and when it may be full. At half,
- * user space is woken: after a quiet time, a burst would be over before it looks.
+ * Reads how much of the ring was consumed, which is another CPU's cache line. Called when the ring may be
+ * half full, and when it may be full. At half, user space is woken, because after a quiet time, a burst would
+ * be over before it reads.
  */
 static __noinline bool find_room(struct wire_ring_ends *end, __u64 position)
 {
@@ -58,8 +62,8 @@ static __noinline bool find_room(struct wire_ring_ends *end, __u64 position)
 }
 
 /*
- * Room for a record of at most WIRE_RECORD_MAX bytes on this CPU, whose end is `end`; 0: the ring is full. `interrupts`: they may
- * come meanwhile, and take slots themselves.
+ * Space for a record of at most WIRE_RECORD_MAX bytes on this CPU, with `end` as its ring end. 0 if the ring
+ * is full. `interrupts`: interrupts are enabled, and may take slots concurrently.
  */
 static __always_inline void *reserve_record(struct wire_ring_ends *end, __u32 bytes, bool interrupts)
 {
@@ -83,7 +87,7 @@ static __always_inline void *reserve_record(struct wire_ring_ends *end, __u32 by
 	return slot->record;
 }
 
-/* The record is whole: what was written before is seen before this. */
+/* Publishes the record: its content is visible before its header. */
 static __always_inline void submit_record(void *record)
 {
 	struct wire_slot *slot = record - __builtin_offsetof(struct wire_slot, record);

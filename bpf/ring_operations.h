@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Operations of io_uring, where all syscalls are counted: in the same sums, by the thread that submitted them, by what is to be
- * done and on which file, with their times from submission to completion. (A ring here is the program's own, not one of ours.)
+ * io_uring operations, in the mode that counts all syscalls. They are added to the same sums, by submitting
+ * thread, operation and file, with their times from submission to completion. (A ring here is the program's
+ * own, not the recorder's.)
  *
- * An operation that completes many times (a multishot one) counts once for each answer; its time is known at the last one. The
- * kernel tells the others by what the program gave the request for a name (user_data), which is kept of operations that may be such.
+ * An operation that completes many times (a multishot one) counts once per completion. Its time is known at
+ * the last one. For the other completions, the kernel reports only the program's name for the request
+ * (user_data). That name is kept for operations that may be multishot.
  */
 #ifndef HOLDUP_RING_OPERATIONS_H
 #define HOLDUP_RING_OPERATIONS_H
@@ -37,7 +39,10 @@ struct ring_name {
 	__u64 user_data;
 };
 
-/* Whose answers have this name: the key in `ring_operations`; 0: several operations have it. */
+/*
+ * The operation whose completions have this name: its key in `ring_operations`. 0 if several operations have
+ * it.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -148,7 +153,7 @@ static __always_inline struct wire_call_sums *operation_sums(struct per_cpu *cpu
 	return sums;
 }
 
-/* `request`: 0 if it is not known which of several it was; `is_last`: its time is known. */
+/* `request`: 0 if it is unknown which of several requests it was. `is_last`: the time is known. */
 static __always_inline void count_operation(struct per_cpu *cpu, const struct ring_operation *operation, struct io_kiocb *request,
 					    long result, bool is_last)
 {
@@ -167,7 +172,7 @@ static __always_inline void count_operation(struct per_cpu *cpu, const struct ri
 		count_result(sums, result);
 }
 
-/* In whatever context it completes: who submitted it is known. */
+/* Completion may run in any context, because the submitter is known. */
 SEC("tp_btf/io_uring_complete")
 int BPF_PROG(on_ring_complete, void *ring, struct io_kiocb *request)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * On-CPU samples from a perf event (cpu-clock). Those with registers are too big for a slot of the main ring, and go by
- * the small one.
+ * On-CPU samples from a perf event (cpu-clock). Samples with registers are too big for a slot of the main
+ * ring, and use the small ring.
  */
 #ifndef HOLDUP_SAMPLES_H
 #define HOLDUP_SAMPLES_H
@@ -79,12 +79,12 @@ int on_sample(struct bpf_perf_event_data *ctx)
 	struct per_cpu *cpu = this_cpu();
 	__u64 began, now;
 
-	/* The idle thread's samples interrupt nobody. */
+	/* Samples of the idle thread are dropped. */
 	if (!cpu || !task->pid || !is_target(task, cpu))
 		return 0;
 	began = probe_begin(cpu, PROBE_SAMPLE);
 	now = bpf_ktime_get_ns();
-	/* First: what follows is not the thread's own. */
+	/* First, because the following work does not belong to the thread. */
 	if (configuration.counters)
 		read_counters(cpu, task, now);
 	if ((ctx->regs.cs & 3) != 3)

@@ -8,7 +8,7 @@
 #define SOFTIRQ_NET_RX 3
 #define SYS_SCHED_YIELD 24
 
-/* Threads between contention_begin and _end of their own mmap_lock; contended paths only. */
+/* Threads between contention_begin and contention_end of their own mmap_lock. Only contended paths. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 16384);
@@ -21,8 +21,8 @@ static __always_inline bool waits_for_mmap_lock(__u32 tid)
 	return bpf_map_lookup_elem(&mmap_lock_waiters, &tid) != 0;
 }
 
-/* The thread is runnable, but the scheduler does not let it run: its control group's quota is used up, or the runtime that
- * SCHED_DEADLINE gives it per period (dl_throttled, kernel/sched/deadline.c). */
+/* The thread is runnable, but throttled: its control group's quota is used up, or its SCHED_DEADLINE runtime
+ * of this period (dl_throttled, kernel/sched/deadline.c). */
 static __always_inline __u8 is_throttled(struct task_struct *task)
 {
 	struct task_struct___throttled *flag = (void *)task;
@@ -48,8 +48,9 @@ static __always_inline void fill_switch(struct wire_switch *sw, struct task_stru
 	sw->prev_tgid = prev->tgid;
 }
 
-/* What the kernel takes for the length of prev's run: sched_info_depart, _enqueue and _arrive (kernel/sched/stats.h) take
- * the run queue's clock, which was read some time before; a wakeup that preempts has it read even before the switch. */
+/* The kernel's length of prev's run. sched_info_depart, _enqueue and _arrive (kernel/sched/stats.h) use the
+ * run queue's clock, which was updated some time earlier. A preempting wakeup updates it even before the
+ * switch. */
 static __always_inline __u64 ran_by_clock(struct task_struct *prev)
 {
 	struct task_struct___cfs *task = (void *)prev;
@@ -108,7 +109,7 @@ static __always_inline int runnable_switch(struct wire_ring_ends *end, struct ta
 	return 0;
 }
 
-/* The stack of a thread that blocks, if it is drawn; `every` as in struct wire_wait. */
+/* The stack of a thread that blocks, if it is sampled. `every` as in struct wire_wait. */
 static __always_inline __u64 blocked_stack(void *ctx, struct task_struct *prev, unsigned int state, __u64 now, __u32 *every)
 {
 	struct per_cpu *cpu = this_cpu();
@@ -236,8 +237,9 @@ static __always_inline bool tells_timers(void)
 }
 
 /*
- * Whether a timer's handler runs on this CPU. The kernel keeps a bit while it goes through timers that are due, and says which
- * runs of those that run in soft interrupts. Where its bookkeeping is not known, tracepoints at each timer's begin and end say it.
+ * Whether a timer's handler runs on this CPU. The kernel has a bit while it processes expired timers, and
+ * records which soft-interrupt timer runs. If these fields are not available, tracepoints at each timer's
+ * begin and end are used.
  */
 static __always_inline bool in_timer(struct wire_ring_ends *end)
 {
@@ -269,9 +271,9 @@ static __always_inline __u8 wake_context(struct wire_ring_ends *end)
 }
 
 /*
- * Whether the running thread's syscall is told. A soft interrupt that hands over what the thread's own call raised is that call's:
- * what it sends to a peer on this machine, or answers by what it receives, gets there before the call returns. Which calls do that,
- * user space knows.
+ * Whether the running thread's syscall is recorded. A soft interrupt that only delivers packets from the
+ * thread's own syscall belongs to that syscall. The packets, or the acknowledgements of received data, reach
+ * a local peer before the syscall returns. User space knows which syscalls do that.
  */
 static __always_inline bool tells_syscall(struct wire_ring_ends *end, __u8 context)
 {
@@ -297,8 +299,8 @@ static __always_inline void fill_waking(struct wire_waking *waking, struct task_
 }
 
 /*
- * The stack with which a thread of the program wakes another; `every` as in struct wire_waking. A thread that
- * wakes itself had not left its CPU yet: that ends no wait, and comes with interrupts on.
+ * The stack of a thread of the program that wakes another one. `every` as in struct wire_waking. A thread
+ * that wakes itself had not left its CPU yet. That ends no wait, and happens with interrupts enabled.
  */
 static __always_inline __u64 waker_stack(void *ctx, struct task_struct *waker, __u64 now, __u32 *every)
 {
@@ -393,12 +395,13 @@ int BPF_PROG(on_timer_begin, struct hrtimer *timer)
 	return 0;
 }
 
-/* Atomic, as all changes where interrupts are on: one may note something meanwhile. */
+/* Atomic, like all changes with interrupts enabled, because an interrupt may change the word concurrently. */
 CONTEXT_PROGRAM(on_timer_end, "hrtimer_expire_exit", __sync_fetch_and_and(&end->context, ~CONTEXT_TIMER))
 
 /*
- * Whose the soft interrupt is that hands packets over is known where it is raised (interrupts are off there): the running thread's,
- * unless an interrupt or a timer interrupts it, or a soft interrupt that is not its own. Kernel threads have no calls.
+ * The origin of a receive soft interrupt is determined where it is raised, with interrupts disabled. It is
+ * the running thread, unless an interrupt, a timer, or a soft interrupt of another origin is running. Kernel
+ * threads have no syscalls.
  */
 static __always_inline void softirq_raised(struct wire_ring_ends *end, __u32 vector)
 {
@@ -413,8 +416,9 @@ static __always_inline void softirq_raised(struct wire_ring_ends *end, __u32 vec
 }
 
 /*
- * It hands over all that is due, whoever raised it. First it is taken for the thread's own, then that is taken back: an interrupt in
- * between is heard, too. What it raises is handed over in the turn that begins (6.4), or is due again.
+ * The soft interrupt delivers all pending packets, of any origin. It is first attributed to the thread, and
+ * then corrected, so that an interrupt in between is seen, too. Packets that such an interrupt raises are
+ * delivered in the starting round (6.4), or are pending again.
  */
 static __always_inline void softirq_begins(struct wire_ring_ends *end, __u32 vector)
 {

@@ -33,7 +33,7 @@ int on_snapshot(struct bpf_iter__task *ctx)
 		if (BPF_CORE_READ_BITFIELD_PROBED(task, in_iowait))
 			snapshot.thread.header.flags |= WIRE_SWITCH_IN_IOWAIT;
 		describe_wait(task, &snapshot.wait, false);
-		/* Told of a call that began where it is seen to. */
+		/* The timeout is recorded only for a call whose start is seen. */
 		snapshot.wait.timeout = 0;
 	}
 	bpf_seq_write(ctx->meta->seq, &snapshot, sizeof(snapshot));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Whom sockets connect: those that calls are counted of, and those that threads wait for. */
+/* Peers of sockets: those with counted calls, and those that threads wait for. */
 #ifndef HOLDUP_SOCKET_NAMES_H
 #define HOLDUP_SOCKET_NAMES_H
 
@@ -12,7 +12,8 @@
 #define UNIX_NAME_BYTES 108
 
 /*
- * Sockets that somebody waited for. Connections may come and go by the thousand: those that nobody waited for lately make room.
+ * Sockets that threads waited for. Connections may open and close by the thousand, so the least recently used
+ * entries are dropped.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -30,7 +31,10 @@ static __always_inline void name_unix_address(struct unix_address *address, stru
 	bpf_probe_read_kernel(name->path, bytes & 127, (void *)__builtin_preserve_access_index(&address->name) + UNIX_FAMILY_BYTES);
 }
 
-/* The end that was accepted has its listener's address; who connects has none, as a rule, and socketpair(2)'s two have none. */
+/*
+ * An accepted end has its listener's address. A connecting end mostly has none, and the ends of socketpair(2)
+ * have none.
+ */
 static __always_inline void name_unix_socket(struct unix_sock *sock, struct wire_object_name *name)
 {
 	struct unix_sock *peer = (struct unix_sock *)BPF_CORE_READ(sock, peer);
@@ -76,7 +80,7 @@ static __always_inline void name_socket(struct file *file, struct wire_object_na
 	BPF_CORE_READ_INTO(&name->peer, sock, __sk_common.skc_v6_daddr);
 }
 
-/* Notes once whom the socket connects that this thread waits for. */
+/* Stores the peers of the socket that this thread waits for, once per socket. */
 __noinline int name_waited_socket(struct wire_wait *wait)
 {
 	struct wire_object_key object = {};

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Spans of a runtime: probes at the places where they begin and end, by process. A place that is passed too often falls
- * silent by itself, says so, and loses its probe by user space, which that wakes: the program must not pay for a guess of ours.
+ * Spans of a runtime: probes at the places where they begin and end, by process. A probe that is hit too
+ * often disables itself, and sends a record that wakes user space to remove it. The program must not pay for
+ * a wrong guess.
  */
 #ifndef HOLDUP_SPANS_H
 #define HOLDUP_SPANS_H
@@ -61,12 +62,12 @@ int on_place(struct pt_regs *ctx)
 	began = user_probe_begin(cpu, PROBE_SPAN, task, &switches);
 	now = bpf_ktime_get_ns();
 	too_many = is_too_many(guard, now);
-	/* It is the pass that costs the program something, told or not: those are counted, too. */
+	/* Each hit costs the program time, recorded or not, so all are counted. */
 	if (!too_many && guard->has_condition && !condition_holds(key.place, ctx)) {
 		user_probe_end(cpu, PROBE_SPAN, task, switches, began);
 		return 0;
 	}
-	/* One of those that are too many at once says it. */
+	/* Only one of the concurrent excess hits sends the record. */
 	if (too_many && __sync_lock_test_and_set(&guard->disarmed, 1))
 		return 0;
 	told.header.at_ns = now;
@@ -74,7 +75,7 @@ int on_place(struct pt_regs *ctx)
 	told.tid = task->pid;
 	told.tgid = task->tgid;
 	told.place = key.place;
-	/* Else the next one says it: the probe would stay. */
+	/* If this fails, the next hit sends the record. Otherwise the probe would never be removed. */
 	if (!tell_passed(cpu, &told.header, sizeof(told), WIRE_STREAM_PLACES,
 			 too_many ? BPF_RB_FORCE_WAKEUP : definitions_wakeup()) && too_many)
 		guard->disarmed = 0;

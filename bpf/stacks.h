@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Stacks of the current thread. Each distinct stack is sent once; events carry its id. */
+/* Stacks of the current thread. Each distinct stack is sent once, and events carry its id. */
 #ifndef HOLDUP_STACKS_H
 #define HOLDUP_STACKS_H
 
@@ -7,7 +7,7 @@
 #define INTERPRETED_FRAMES_MAX 96
 #define WINDOW_NS (10 * NSEC_PER_MSEC)
 
-/* Rows of every binary, one behind the other; user space fills it through its memory map. */
+/* Rows of all binaries, one after the other. User space fills the map through its mapping. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -75,9 +75,10 @@ struct stack_scratch {
 };
 
 /*
- * One slot for switches (interrupts off), one for samples (an interrupt), one for wakers (interrupts off, too), one for syscalls, one
- * for page faults; some for tasks and for allocations, whose probes another thread may interrupt that passes one itself. User space
- * leaves those out that are not wanted, from the end (crates/capture/src/bpf/programs.rs).
+ * One slot each for switches (interrupts disabled), samples (an interrupt), wakers (interrupts disabled),
+ * syscalls, and page faults. Several for tasks and for allocations, whose probes may be interrupted by
+ * another thread that hits one. User space removes unused slots from the end
+ * (crates/capture/src/bpf/programs.rs).
  */
 enum { SCRATCH_SWITCH = 0, SCRATCH_SAMPLE = 1, SCRATCH_WAKER = 2, SCRATCH_CALL = 3, SCRATCH_FAULT = 4, SCRATCH_TASK = 5,
        SCRATCH_ALLOC = SCRATCH_TASK + PROBE_SLOTS, SCRATCHES = SCRATCH_ALLOC + PROBE_SLOTS };
@@ -94,7 +95,7 @@ struct {
 	__type(value, struct stack_scratch);
 } scratch SEC(".maps");
 
-/* Index of this CPU's scratch memory for `slot`; beyond the end of the maps for a CPU without a place. */
+/* Index of this CPU's scratch memory for `slot`. Beyond the end of the maps for a CPU without a place. */
 static __always_inline __u32 scratch_at(__u32 slot)
 {
 	struct wire_ring_ends *end = this_end();
@@ -121,7 +122,7 @@ struct {
 	__type(value, __u8);
 } sent_stacks SEC(".maps");
 
-/* Part of every id: where user space raises it, all stacks are told anew. */
+/* Part of every id. If user space increments it, all stacks are defined again. */
 __u32 stack_generation SEC(".data.generation") = 0;
 
 static __always_inline __u64 mix(__u64 hash, __u64 value)
@@ -131,7 +132,7 @@ static __always_inline __u64 mix(__u64 hash, __u64 value)
 	return hash ^ (hash >> 29);
 }
 
-/* What a map by tgid has of a process, or of the one that it was forked from while user space does not know it yet. */
+/* A process' entry in a map by tgid. Its parent's entry while user space does not know the process yet. */
 static __always_inline void *of_process(void *map, __u32 tgid)
 {
 	void *found = bpf_map_lookup_elem(map, &tgid);
@@ -146,12 +147,12 @@ static __always_inline void *of_process(void *map, __u32 tgid)
 #include "interpreters.h"
 #include "hotspot.h"
 
-/* Frames that one call of walk_known takes at the most: the verifier looks at each. */
+/* Maximum frames per call of walk_known, because the verifier checks each. */
 #define KNOWN_FRAMES 16
 
 /*
- * Not static: the verifier then looks at it once, not once for each way that its callers may go on. Notes frame after
- * frame while the way to the next is known; `walk->stuck` if it is not.
+ * Appends frames while the step to the caller is cached. Sets `walk->stuck` if it is not. Not static, so that
+ * the verifier checks it once, not once per path of its callers.
  */
 __noinline __u64 walk_known(struct stack_scratch *stack, struct unwind_scratch *walk, __u32 generation, __u64 hash)
 {
@@ -175,13 +176,13 @@ __noinline __u64 walk_known(struct stack_scratch *stack, struct unwind_scratch *
 	return hash;
 }
 
-/* All frames in turns of turns: the verifier looks at each kind of turn, not at each of their products. */
+/* All frames, in nested loops: the verifier checks each loop body, not the product of both. */
 #define TURNS 15
 _Static_assert(TURNS * TURNS >= USER_FRAMES_MAX, "each turn takes a frame at the least");
 
 /*
- * Frames that are known, and one that is not, again and again; not 0 (enum wire_end) where that ends. Not static, either: the verifier
- * looks at it once, and not once for each way that may lead here.
+ * Alternates between cached frames and one uncached frame. Returns non-zero (enum wire_end) where the walk
+ * ends. Not static, so that the verifier checks it once, not once per path that leads here.
  */
 __noinline __u32 walk_turns(struct stack_scratch *stack, struct unwind_scratch *walk, const struct unwind_process *process)
 {
@@ -204,7 +205,10 @@ __noinline __u32 walk_turns(struct stack_scratch *stack, struct unwind_scratch *
 	return end;
 }
 
-/* Walks the user stack from the registers in `stack->leaf`; fills the addresses after the kernel's, and why the walk ended. */
+/*
+ * Walks the user stack from the registers in `stack->leaf`. Stores the addresses after the kernel's, and why
+ * the walk ended.
+ */
 __noinline __u64 walk_user(struct stack_scratch *stack, __u32 slot, __u64 hash)
 {
 	__u32 at = scratch_at(slot);
@@ -239,7 +243,7 @@ static __always_inline struct pt_regs *user_registers(struct task_struct *task)
 #define SYS_CLONE 56
 #define SYS_CLONE3 435
 
-/* A thread that was not in user mode yet: where its creator called clone(2), on a stack that nobody wrote to. */
+/* A thread that has not yet run in user mode: it is where its creator called clone(2), on an unwritten stack. */
 static __always_inline bool is_newborn(struct task_struct *task, const struct pt_regs *regs)
 {
 	__s32 number = regs->ax ? -1 : call_number(task, regs);
@@ -287,12 +291,15 @@ __noinline __u64 hash_kernel(struct stack_scratch *stack, __u32 count)
 #define SHORT_RAW_CHUNKS 6
 #define SHORT_RAW_PER_WINDOW 512
 /*
- * Of allocations more, and shorter ones, so that they do not fill the ring: while a program begins its tables are not there
- * yet, and a site whose first stacks were missing would seem smaller than it is.
+ * More and shorter copies for allocations, so that they do not fill the ring. While a program starts, its
+ * tables do not exist yet. A site without its first stacks would seem smaller than it is.
  */
 #define ALLOC_RAW_CHUNKS 4
 #define ALLOC_RAW_PER_WINDOW 96
-/* Newborn threads have theirs: whoever blocks once for life, while a program begins, would else be known by nothing. */
+/*
+ * New threads have their own ration. Otherwise a thread that blocks once for life during the start would have
+ * no stack.
+ */
 #define BIRTH_RAW_CHUNKS 8
 #define BIRTH_RAW_PER_WINDOW 48
 /* A thread is newborn in its first blocks. */
@@ -322,8 +329,9 @@ static __always_inline bool may_send_raw(struct raw_ration *ration, __u32 per_wi
 }
 
 /*
- * Whether a raw stack may be sent, and how many chunks of it. A part of the ring is left for what is nowhere else: a recorder that
- * is kept from its CPU while a program begins would else lose which threads there are.
+ * Whether a raw stack may be sent, and how many chunks of it. Part of the ring is reserved for data that
+ * exists nowhere else. Otherwise a recorder that waits for a CPU could lose the list of threads while a
+ * program starts.
  */
 static __always_inline __u32 raw_chunks(struct per_cpu *cpu, __u32 slot, bool newborn, __u64 at_ns)
 {
@@ -338,7 +346,7 @@ static __always_inline __u32 raw_chunks(struct per_cpu *cpu, __u32 slot, bool ne
 	return newborn && may_send_raw(&cpu->birth_raws, BIRTH_RAW_PER_WINDOW, at_ns) ? BIRTH_RAW_CHUNKS : 0;
 }
 
-/* Copies the stack from `sp` on behind the kernel's addresses; how many bytes. */
+/* Copies the stack at `sp` and above after the kernel's addresses. Returns the number of bytes. */
 __noinline __u32 copy_memory(struct raw_scratch *raw, __u32 kernel_frames, __u32 chunks, __u64 sp)
 {
 	__u32 bytes = 0;
@@ -402,7 +410,7 @@ __noinline __u64 send_raw(struct stack_scratch *stack, __u32 slot, __u64 at_ns)
 	return raw->head.id;
 }
 
-/* Sends the stack unless it was sent before; its id, 0 if it could not be sent. */
+/* Sends the stack unless it was sent before. Returns its id, 0 if it could not be sent. */
 static __always_inline __u64 send_stack(struct per_cpu *cpu, struct stack_scratch *stack, __u64 id, __u64 at_ns)
 {
 	__u8 one = 1, end = stack->head.header.flags;
@@ -430,7 +438,7 @@ static __always_inline __u64 send_stack(struct per_cpu *cpu, struct stack_scratc
 	return id;
 }
 
-/* Of code of 32 bits nothing but where it is: no rows are made of its tables, and its frames look otherwise. */
+/* For 32-bit code, takes only the leaf. Such code has no rows, and its frames have another layout. */
 static __always_inline __u64 take_leaf(struct stack_scratch *stack, __u32 kernel_frames, __u64 ip, __u64 hash)
 {
 	stack->addresses[kernel_frames] = ip;
@@ -439,7 +447,7 @@ static __always_inline __u64 take_leaf(struct stack_scratch *stack, __u32 kernel
 	return mix(mix(hash, ip), WIRE_END_NO_FRAME_POINTER);
 }
 
-/* Takes the stack of the current thread `task`; 0 if there is none or it could not be sent. */
+/* Takes the stack of the current thread `task`. Returns 0 if there is none or it could not be sent. */
 static __always_inline __u64 take_stack(void *ctx, struct per_cpu *cpu, __u32 slot, struct task_struct *task,
 					bool kernel, __u64 at_ns)
 {
@@ -490,8 +498,8 @@ static __always_inline __u64 take_stack(void *ctx, struct per_cpu *cpu, __u32 sl
 }
 
 /*
- * The same at a probe in user space. Nothing keeps another thread from the CPU meanwhile that passes such a probe, too, so each has a
- * slot of its own, of `first` and those behind; where all are taken, there is no stack, which is a loss.
+ * The same at a user-space probe. Another thread that hits such a probe may get the CPU in between, so each
+ * hit takes its own slot, from `first` on. If all are taken, there is no stack, which is counted as a loss.
  */
 static __always_inline __u64 take_probe_stack(void *ctx, struct per_cpu *cpu, __u32 first, struct task_struct *task, __u64 at_ns)
 {
@@ -516,7 +524,7 @@ static __always_inline __u64 take_probe_stack(void *ctx, struct per_cpu *cpu, __
 	return stack;
 }
 
-/* How many stacks a CPU may take in a window, by enum stack_draw; user space adjusts it to what they cost. */
+/* Maximum number of stacks per CPU and window, by enum stack_draw. User space adjusts it to their cost. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, STACK_DRAWS);
@@ -531,17 +539,20 @@ static __always_inline __u32 stacks_per_window(__u32 draw)
 	return found && *found ? *found : 1;
 }
 
-/* Of the stacks that a window may have, one in so many is for those that need not draw, and so many more in any case. */
+/* Stacks per window that bypass sampling: 1 in SURE_PART of the budget, plus SURE_LEAST. */
 #define SURE_PART 4
 #define SURE_LEAST 4
-/* Who blocks less often than this blocks seldom; some blocks may come at once, and who blocks all the time has to pause. */
+/*
+ * A thread that blocks less often than this blocks seldom. Some blocks may be consecutive, and constant
+ * blocking needs a pause.
+ */
 #define SELDOM_NS (4 * NSEC_PER_MSEC)
 #define SELDOM_AT_ONCE 16
 #define SELDOM_AGAIN 32
 
 /*
- * Whether this block or wakeup gets a stack: with probability 1/every, where `every` follows their
- * rate in the last window, so that about as many are taken as the budget allows. 0: no.
+ * Whether this block or wakeup gets a stack, with probability 1/every. `every` follows the rate in the last
+ * window, so that about as many stacks are taken as the budget allows. 0: no stacks.
  */
 static __always_inline __u32 draw_stack(struct per_cpu *cpu, enum stack_draw kind, __u64 at_ns, bool *take)
 {
@@ -586,8 +597,9 @@ static __always_inline __u32 draw_stack(struct per_cpu *cpu, enum stack_draw kin
 }
 
 /*
- * Whether this thread blocks seldom, as far as is remembered on this CPU: a leaky bucket a thread, as the GCRA of ATM's policing.
- * The kernel's own count tells of its blocks elsewhere; who is new here is known by its average.
+ * Whether this thread blocks seldom, as far as this CPU remembers: a leaky bucket per thread, as in ATM's
+ * GCRA policing. Blocks on other CPUs come from the kernel's own counter. A thread new to this CPU is judged
+ * by its average.
  */
 static __always_inline bool blocks_seldom(struct per_cpu *cpu, struct task_struct *task, __u64 at_ns)
 {
@@ -613,9 +625,10 @@ static __always_inline bool blocks_seldom(struct per_cpu *cpu, struct task_struc
 }
 
 /*
- * The same of a block of this thread. Two kinds do not draw, as long as there is room: a thread's first blocks, which tell for
- * what it was started, and those of one that blocks seldom: beside threads that block all the time, who blocks once, and for
- * long, would else be known by nothing. What they are taken for is decided before they are seen, so each stands for itself.
+ * The same for a block of this thread. Two kinds bypass sampling while there is space: a thread's first
+ * blocks, which show its purpose, and blocks of a thread that blocks seldom. Otherwise a single long block
+ * would have no stack while other threads block constantly. The decision does not depend on the block, so
+ * each such block represents only itself.
  */
 static __always_inline __u32 draw_blocked_stack(struct per_cpu *cpu, struct task_struct *task, __u64 at_ns, bool *take)
 {

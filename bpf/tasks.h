@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Tasks of a runtime that wait for a lock, without the kernel's knowing: probes where one begins to wait, and where another one
- * makes it go on. Where they pass so often that looking on would cost the program more than a little, looking ends by itself, says
- * so, and begins anew when user space says it: what is told is all that was in windows that are told, too.
+ * Tasks of a runtime that wait for a lock without the kernel's knowledge. Probes are where a task begins to
+ * wait, and where another one wakes it. If the probes are hit too often, recording would cost the program too much.
+ * It then stops, sends a record, and restarts when user space requests it. All waits within the recorded
+ * windows are recorded.
  */
 #ifndef HOLDUP_TASKS_H
 #define HOLDUP_TASKS_H
 
 /*
- * Cookies of the places: what happens there; where a task begins to wait, in the bytes above that, the registers, as instructions
- * number them, in which it and what it waits for are.
+ * Attach cookies of the places. The lowest byte is the kind. Where a task begins to wait, the next byte is the
+ * task's register, by instruction encoding. The third byte is the register of the object waited for.
  */
 enum { TASK_WAITS = 0, TASK_GOES_ON = 1 };
 #define TASK_KIND(cookie) ((cookie) & 0xff)
@@ -50,7 +51,7 @@ struct task_waiting {
 	__u32 generation;
 };
 
-/* Who waits; read by user space where a window is closed. */
+/* Waiting tasks. User space reads them when a window is closed. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 16384);
@@ -64,7 +65,7 @@ union task_room {
 	struct wire_task_wait wait;
 };
 
-/* Closes the window, with a record that says so. */
+/* Closes the window, and sends a record of that. */
 static __always_inline void close_window(struct per_cpu *cpu, struct task_guard *guard, union task_room *room, __u64 now_ns)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -84,7 +85,7 @@ static __always_inline void close_window(struct per_cpu *cpu, struct task_guard 
 		guard->closed = 0;
 }
 
-/* Notes that a task begins to wait; false: there is no room for one more. */
+/* Records that a task begins to wait. Returns false if there is no space for another one. */
 static __always_inline bool begin_wait(struct pt_regs *ctx, const struct task_guard *guard, union task_room *room, __u64 cookie)
 {
 	struct task_struct *task = bpf_get_current_task_btf();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* A program that does nothing, on an event that a thread can bring about itself: what it costs, every program costs. */
+/* An empty program on an event that a thread can trigger itself. Its cost is the minimum cost of every program. */
 #ifndef HOLDUP_TRIAL_H
 #define HOLDUP_TRIAL_H
 

@@ -2,14 +2,19 @@
 /*
  * User stacks without frame pointers: one step from a frame to its caller.
  *
- * User space compiles each binary's .eh_frame to rows (crates/decode/src/unwind), sorted by pc: how to find
- * the canonical frame address (CFA: the stack pointer before the call) and the caller's frame pointer. The return
- * address is always at CFA - 8 (x86-64 psABI). Code without rows (JIT, gaps) is walked by frame pointers.
+ * User space compiles each binary's .eh_frame to rows (crates/decode/src/unwind), sorted by pc. A row gives
+ * the canonical frame address (CFA: the stack pointer before the call) and the caller's frame pointer. The
+ * return address is always at CFA - 8 (x86-64 psABI). Code without rows (JIT, gaps) is walked by frame
+ * pointers.
  *
- * This file also compiles for user space (crates/testkit), against recorded stacks. The two
- * sides differ in six things, which whoever includes this defines: UNWIND_FUNCTION and UNWIND_INLINE (how functions are
- * declared), unwind_read(to, bytes, address), unwind_row_at(index, row), unwind_generated(ip, exact), which has the row of code that
- * no file describes or a gap, and unwind_opaque(value), which keeps a compiler from dropping a check that the verifier wants to see.
+ * This file also compiles for user space (crates/testkit), for tests with recorded stacks. The including file
+ * must define:
+ *
+ * - UNWIND_FUNCTION and UNWIND_INLINE: how functions are declared.
+ * - unwind_read(to, bytes, address).
+ * - unwind_row_at(index, row).
+ * - unwind_generated(ip, exact): the row of generated code, or a gap.
+ * - unwind_opaque(value): keeps a compiler from dropping a check that the verifier needs.
  */
 #ifndef HOLDUP_UNWIND_H
 #define HOLDUP_UNWIND_H
@@ -19,7 +24,7 @@
 #define UNWIND_PENDING (~0U)
 #define UNWIND_SEARCH_STEPS 24 /* 2^24 rows in one binary */
 
-/* What a row says, in its highest byte; crates/decode/src/unwind/row.rs writes them. */
+/* Kind of a row, in its highest byte. Written by crates/decode/src/unwind/row.rs. */
 enum unwind_kind {
 	UNWIND_GAP = 0,    /* nothing is known: frame pointers */
 	UNWIND_SP = 1,     /* CFA = sp + cfa * 8 */
@@ -29,27 +34,32 @@ enum unwind_kind {
 	UNWIND_SIGNAL = 5, /* the kernel's signal frame is at sp */
 	UNWIND_STOP = 6,   /* nobody called this: the thread's root */
 	UNWIND_BAD = 7,    /* a rule that rows cannot say */
-	/* Code that went on on another stack (OCaml 5: C on the system's, OCaml on its fibers'), with where the caller's
-	 * is in a word of this one. The lower byte of cfa is at, the upper one behind, both signed and times 8. */
+	/* Code that switched to another stack (OCaml 5: C on the system stack, OCaml on its fibers' stacks). A
+	 * word of this stack points to the caller's. The lower byte of cfa is at, the upper one behind, both
+	 * signed and times 8. */
 	UNWIND_SWITCHED = 8,       /* CFA = *(sp + at) + behind */
 	UNWIND_SWITCHED_TWICE = 9, /* CFA = **(sp + at) + behind */
-	/* Code that runs on a frame which another function made for it (GHC: Haskell code on that of StgRun): CFA = sp + cfa * 8,
-	 * and a few words more where it calls somebody. */
+	/* Code that runs on a frame made by another function: CFA = sp + cfa * 8, plus a few words while it calls
+	 * another function. Example: GHC's Haskell code on the frame of StgRun. */
 	UNWIND_LENT = 10,
-	/* Code that keeps its frame in bx while what it calls runs elsewhere (OCaml 5: C that does not allocate; the loader's
-	 * resolver of lazily bound functions): CFA = bx + cfa * 8. */
+	/* Code that keeps its frame in bx while its callee runs on another stack: CFA = bx + cfa * 8. Examples
+	 * are OCaml 5's C code that does not allocate, and the loader's resolver of lazily bound functions. */
 	UNWIND_HELD = 11,
 	/* Code with a frame pointer that keeps the caller's stack pointer below it, as it was before arguments were moved (HotSpot's
 	 * interpreter). */
 	UNWIND_INTERPRETED = 12,
-	/* Code that went on on another stack and left the frame pointer where it was (Go: its runtime's work on the thread's own stack,
-	 * and C): CFA = bp + cfa * 8, wherever that is. */
+	/* Code that switched to another stack and left the frame pointer unchanged: CFA = bp + cfa * 8, on either
+	 * stack. Examples in Go are the runtime's work on the thread's own stack, and C code. */
 	UNWIND_FRAME_ELSEWHERE = 13,
 };
 
-/* Packed: pc relative to the table's base in bits 0..31, cfa / 8 in 32..47 (signed), the caller's bp at
- * CFA + 8 * bits 48..55 (signed; 0: bp unchanged), kind in 56..59, the caller's bx at CFA - 8 * bits 60..63 (0: bx
- * unchanged, UNWIND_BX_ELSEWHERE: somewhere else). */
+/* Packed row:
+ *
+ * - bits 0..31: pc relative to the table's base
+ * - bits 32..47: cfa / 8 (signed)
+ * - bits 48..55: the caller's bp is at CFA + 8 * this (signed, 0: bp unchanged)
+ * - bits 56..59: kind
+ * - bits 60..63: the caller's bx is at CFA - 8 * this (0: bx unchanged, UNWIND_BX_ELSEWHERE: somewhere else) */
 typedef wire_u64 unwind_row;
 
 #define UNWIND_BX_ELSEWHERE 15
@@ -97,7 +107,7 @@ struct unwind_memory {
 
 #define UNWIND_NOTHING_READ 1 /* no distance from here to a word is a multiple of its size */
 
-/* Rows found before. The same callers come again and again; a search costs ten times as much. */
+/* Cache of rows found before. The same callers recur, and a search costs ten times as much. */
 #define UNWIND_KNOWN_ROWS 1024
 
 struct unwind_known {
@@ -107,8 +117,9 @@ struct unwind_known {
 	wire_u32 pad;
 };
 
-/* What a walk works with, and the next one on this CPU. Never two walks at a time. The state is here, not on the BPF
- * stack: the verifier then takes it for any numbers, and sees soon that a frame is like the one before. */
+/* Working memory of a walk, reused by the next one on this CPU. Two walks never run at the same time. The
+ * state is here instead of on the BPF stack. The verifier then treats it as unknown numbers, and soon
+ * recognizes that each frame is like the previous one. */
 struct unwind_scratch {
 	struct unwind_state state;
 	wire_u32 stuck; /* the way from the last frame on is not known yet */
@@ -162,7 +173,7 @@ UNWIND_FUNCTION wire_u32 unwind_find_mapping(const struct unwind_process *proces
 	return low;
 }
 
-/* The last of `rows` rows from `first` on that is not behind `pc`; 0 (a gap) if there is none. */
+/* The last of `rows` rows from `first` on whose pc is not above `pc`. 0 (a gap) if there is none. */
 UNWIND_FUNCTION wire_u64 unwind_find_row(wire_u32 first, wire_u32 rows, wire_u32 pc)
 {
 	wire_u32 low = 0, high = rows;
@@ -275,9 +286,10 @@ UNWIND_FUNCTION int unwind_scan_word(struct unwind_state *state, const struct un
 }
 
 /*
- * Code without rows that keeps no frame pointer (HotSpot's compilers): the next word on the stack that is a
- * return address, by the code before it. A guess, and told as one. Such code saves the caller's bp below it. Where
- * compiled code returns to an interpreter no call is before it; but that one does keep a frame pointer.
+ * Code without rows and without a frame pointer (HotSpot's compilers). Searches the next word on the stack
+ * that is a return address, judged by the code before it. The result is a guess, and marked as one. Such code saves the
+ * caller's bp below it. If compiled code returns to an interpreter, there is no call before the return
+ * address, but the interpreter keeps a frame pointer.
  */
 UNWIND_FUNCTION int unwind_by_scan(struct unwind_state *state, const struct unwind_process *process)
 {
@@ -292,13 +304,16 @@ UNWIND_FUNCTION int unwind_by_scan(struct unwind_state *state, const struct unwi
 	return end;
 }
 
-/* What unwind_by_frame_pointer leaves to its caller, beside the values of enum wire_end: one call less within another. */
+/* Results of unwind_by_frame_pointer for its caller, in addition to enum wire_end. This avoids a nested call. */
 enum unwind_next {
 	UNWIND_SCAN = 256,         /* scan the stack */
 	UNWIND_SCAN_OR_ROOT = 257, /* the same; where that finds nothing, this was the root */
 };
 
-/* By the chain of frame pointers; as enum wire_end or enum unwind_next, 0 where the state is the caller's. */
+/*
+ * Follows the chain of frame pointers. Returns enum wire_end or enum unwind_next, or 0 if the state is now
+ * the caller's.
+ */
 UNWIND_FUNCTION int unwind_by_frame_pointer(struct unwind_state *state, const struct unwind_process *process)
 {
 	wire_u64 saved[2]; /* the caller's bp, the return address */
@@ -306,7 +321,7 @@ UNWIND_FUNCTION int unwind_by_frame_pointer(struct unwind_state *state, const st
 
 	if (!state)
 		return WIRE_END_UNREADABLE;
-	/* Who keeps no frame pointers has any number in bp. */
+	/* Code without frame pointers may have any value in bp. */
 	guessed = state->via != WIRE_VIA_FRAME_POINTER && unwind_is_generated(process, state->ip - !state->exact);
 	if (!state->bp && state->depth) /* code with frame pointers clears bp where a thread starts */
 		return guessed ? UNWIND_SCAN_OR_ROOT : WIRE_END_ROOT;
@@ -375,7 +390,7 @@ UNWIND_FUNCTION int unwind_signal_frame(struct unwind_state *state)
 	return state->ip ? 0 : WIRE_END_ROOT;
 }
 
-/* Reads a word of the stack, and what is behind it for the next calls: 0, or not 0 if it cannot be read. */
+/* Reads a word of the stack, and the words after it for later calls. Returns non-zero if not readable. */
 UNWIND_FUNCTION int unwind_word(struct unwind_memory *memory, wire_u64 address, wire_u64 *word)
 {
 	wire_u64 at;
@@ -473,7 +488,7 @@ UNWIND_FUNCTION int unwind_recall(struct unwind_state *state, const struct unwin
 	end = unwind_find(state, process, ip, row);
 	if (!end && unwind_kind_of(*row) == UNWIND_GAP)
 		*row = unwind_generated(ip, state->exact);
-	/* Where nothing is known a runtime may tell more in a moment. */
+	/* A gap is not cached, because a runtime may provide a row soon. */
 	if (!end && *row) {
 		known->ip = ip;
 		known->row = *row;
@@ -482,7 +497,7 @@ UNWIND_FUNCTION int unwind_recall(struct unwind_state *state, const struct unwin
 	return end;
 }
 
-/* A word of the stack, if it is in what was read last: 1, else 0. */
+/* A word of the stack, if it is in the memory read last. Returns 1 if so, else 0. */
 UNWIND_INLINE int unwind_in_window(const struct unwind_memory *memory, wire_u64 address, wire_u64 *word)
 {
 	wire_u64 at = address - memory->start;
@@ -498,9 +513,9 @@ UNWIND_INLINE int unwind_in_window(const struct unwind_memory *memory, wire_u64 
 }
 
 /*
- * unwind_step where nothing is new: a row that was found before, one of the two usual kinds. Without a call: where
- * processors have to be kept from guessing where a function returns to, calls are most of what a frame costs.
- * 1: done; 0: it changed nothing, and unwind_step has to do it.
+ * unwind_step for a cached row of one of the two common kinds. Without a call: with mitigations of return
+ * prediction, calls are most of a frame's cost. Returns 1 if done, 0 if nothing was changed and unwind_step
+ * must be used.
  */
 UNWIND_INLINE int unwind_step_known(struct unwind_state *state, wire_u32 generation, struct unwind_scratch *scratch)
 {

@@ -65,7 +65,10 @@ static __always_inline __u32 anonymous_kind(struct file *file)
 
 extern void *bpf_rdonly_cast(const void *object, __u32 type_id) __ksym __weak;
 
-/* What tells open files apart that share an inode, without showing a kernel address. Reads the entry as a number. */
+/*
+ * Distinguishes open files with the same inode, without showing a kernel address. Reads the entry as a
+ * number.
+ */
 static __always_inline __u64 file_identity(struct file **entry)
 {
 	__u64 address = 0;
@@ -80,7 +83,7 @@ static __always_inline __u64 device_bits(struct file *file)
 	return (__u64)BPF_CORE_READ(file, f_inode, i_sb, s_dev) << 32;
 }
 
-/* By an inode's mode; `entry` is where the file's address was found. */
+/* By an inode's mode. `entry` is where the file's address was found. */
 static __always_inline void describe_mode(struct file *file, struct file **entry, __u16 mode, struct wire_wait *wait)
 {
 	switch (mode & S_IFMT) {
@@ -89,7 +92,10 @@ static __always_inline void describe_mode(struct file *file, struct file **entry
 	case S_IFCHR: wait->object_kind = WIRE_OBJECT_DEVICE; return;
 	case S_IFBLK: wait->object_kind = WIRE_OBJECT_BLOCK; return;
 	case S_IFREG:
-		/* 6.17 on: anonymous inodes are regular files without permission for others; so are private files of all kinds. */
+		/*
+		 * Since 6.17, anonymous inodes are regular files without permissions for others, as are private files
+		 * of all kinds.
+		 */
 		if (mode != (S_IFREG | 0600) || BPF_CORE_READ(file, f_inode, i_sb, s_magic) != ANON_INODE_FS_MAGIC) {
 			wait->object_kind = WIRE_OBJECT_FILE;
 			wait->object ^= device_bits(file);
@@ -185,7 +191,7 @@ static __always_inline __u32 mutex_owner(__u64 address, bool is_compat)
 	return mutex.owner;
 }
 
-/* `own`: of the thread that runs; others' memory is in another address space. */
+/* `own`: the current thread. The memory of other threads is in another address space. */
 static __always_inline void describe_futex(const struct call *call, struct wire_wait *wait, bool own)
 {
 	wait->object_kind = WIRE_OBJECT_FUTEX;
@@ -256,7 +262,7 @@ static __always_inline __u64 sleep_timeout(const struct call *call)
 	return meaning ? read_timeout(call, 2, NANOSECONDS, meaning) : 0;
 }
 
-/* How long it asked to wait at the most. Reads user memory only for syscalls that hand over a time by address. */
+/* Timeout of the call. Reads user memory only for syscalls that pass a time by address. */
 static __always_inline __u64 asked_timeout(const struct call *call)
 {
 	switch (call->number) {
@@ -273,7 +279,7 @@ static __always_inline __u64 asked_timeout(const struct call *call)
 	return 0;
 }
 
-/* Who polls for a single descriptor waits for that one. */
+/* A thread that polls a single descriptor waits for that one. */
 static __always_inline void describe_polled(struct task_struct *task, const struct call *call, struct wire_wait *wait)
 {
 	__s32 fd = -1;
@@ -287,7 +293,7 @@ static __always_inline void describe_polled(struct task_struct *task, const stru
 	describe_fd(task, fd, wait);
 }
 
-/* The call that a thread is in. One that ends has left whatever it was in: what it still waits for is its end's. */
+/* Syscall of a thread. A thread that exits has left its syscall, and its waits belong to the exit. */
 static __always_inline __s32 leaves(struct task_struct *task, __s32 number)
 {
 	return (task->flags & PF_EXITING) && number != SYS_EXIT_GROUP ? SYS_EXIT : number;
@@ -305,7 +311,7 @@ static __always_inline __u64 until(__s64 clock, __u64 ns)
 	return meaning && !(ns >> WIRE_TIMEOUT_SHIFT) ? ns | meaning << WIRE_TIMEOUT_SHIFT : 0;
 }
 
-/* When the poll that the thread repeats times out; 0 if this kernel keeps that elsewhere. */
+/* When the poll that the thread restarts times out. 0 if this kernel stores that elsewhere. */
 static __always_inline __u64 poll_end_ns(struct task_struct *task)
 {
 	struct restart_block___end_time *later = (void *)&task->restart_block;
@@ -319,10 +325,11 @@ static __always_inline __u64 poll_end_ns(struct task_struct *task)
 }
 
 /*
- * The call that `restart_syscall` goes on with: the kernel has it begin by itself where a stop interrupted one that has a time-out
- * (nanosleep, clock_nanosleep, poll, futex). Arguments are in their registers still; which call it was, the kernel keeps as a
- * function alone. What it keeps for that tells: a pointer where the first argument is one, but of sleeps; with a futex flags, one
- * of which is always set, where poll has a bit. Until when, it has found out before.
+ * The call that `restart_syscall` continues. The kernel starts it itself after a stop interrupted a call with
+ * a timeout (nanosleep, clock_nanosleep, poll, futex). The arguments are still in the registers, but the
+ * kernel stores the call only as a function pointer. The restart data distinguishes the calls. It has a
+ * pointer equal to the first argument, except for sleeps. For a futex it has flags, one of which is always
+ * set, at the place of poll's single bit. The kernel has already computed the end time.
  */
 static __always_inline void describe_restart(struct task_struct *task, const struct call *call, struct wire_wait *wait)
 {
@@ -367,7 +374,10 @@ static __always_inline void describe_wait(struct task_struct *task, struct wire_
 		describe_polled(task, &call, wait);
 }
 
-/* The same of the thread that runs. Not static: the verifier then looks at it once, not once for each way that leads here. */
+/*
+ * The same for the current thread. Not static, so that the verifier checks it once, not once per path that
+ * leads here.
+ */
 __noinline int describe_own_wait(struct wire_wait *wait)
 {
 	struct task_struct *task = bpf_get_current_task_btf();

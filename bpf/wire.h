@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The only structs shared between the kernel programs and user space.
+ * The only structs shared between BPF and user space.
  *
- * Every record starts with a wire_header. All integers are little-endian and
- * naturally aligned; there is no implicit padding (both sides assert sizes).
- * Times are nanoseconds of CLOCK_MONOTONIC (bpf_ktime_get_ns).
+ * Every record starts with a wire_header. All integers are little-endian and naturally aligned, without
+ * implicit padding (both sides assert sizes). Times are nanoseconds of CLOCK_MONOTONIC (bpf_ktime_get_ns).
  *
- * Sequence numbers count per CPU and stream, lost records included, so a
- * reader finds where and how many records are missing from the gaps alone.
+ * Sequence numbers count per CPU and stream, including lost records. A reader therefore finds the position
+ * and number of missing records from the gaps alone.
  */
 #ifndef HOLDUP_WIRE_H
 #define HOLDUP_WIRE_H
@@ -93,8 +92,9 @@ struct wire_slot {
 #define WIRE_PLACE(first_slot, number, slots_bits) ((first_slot) | (wire_u64)(number) << 32 | (wire_u64)(slots_bits) << 48)
 
 /*
- * How far one CPU's part of the main ring is written and read; each end on a cache line of its own. Beside the kernel's end is
- * all else that a switch or a wakeup looks at: after an idle CPU's sleep each line more is fetched from memory.
+ * Write and read positions of one CPU's part of the main ring, each on its own cache line. The line of the
+ * write position also holds all other data that a switch or wakeup accesses. After a CPU was idle, each
+ * additional line must be fetched from memory.
  */
 struct wire_ring_ends {
 	wire_u64 taken;            /* positions given out: the kernel's */
@@ -134,12 +134,12 @@ struct wire_switch_out {
 	struct wire_switch sw;
 	wire_u64 exec_ns;  /* se.sum_exec_runtime of prev: excludes stolen time */
 	wire_u64 queue_ns; /* sched_info.run_delay of prev; ~0 if the kernel lacks it */
-	/* Length of prev's run by its run queue's clock, up to when that was last read before the switch; 0 if the kernel
-	 * does not tell. */
+	/* Length of prev's run by its run queue's clock, up to the last clock update before the switch. 0 if not
+	 * available. */
 	wire_u64 clock_ran_ns;
 };
 
-/* How long the thread asked to wait at the most. */
+/* Kind of a wait's timeout. */
 enum wire_timeout {
 	WIRE_TIMEOUT_NONE = 0,
 	WIRE_TIMEOUT_AFTER = 1,      /* from the call on */
@@ -170,7 +170,10 @@ enum wire_object {
 #define WIRE_CALL_OF_KERNEL_THREAD (-2)
 
 struct wire_wait {
-	/* As x86-64 numbers it (call_x86_64.h), or what restart_syscall goes on with, or 60 of a thread that ends; -1: an exception (page fault) or interrupt; -2: WIRE_CALL_OF_KERNEL_THREAD */
+	/*
+	 * x86-64 number (call_x86_64.h), the call that restart_syscall continues, or 60 for a thread that exits.
+	 * -1: an exception (page fault) or interrupt. -2: WIRE_CALL_OF_KERNEL_THREAD
+	 */
 	wire_s32 syscall;
 	wire_u32 object_kind; /* enum wire_object */
 	wire_u64 object;
@@ -198,7 +201,10 @@ struct wire_waking {
 	struct wire_header header; /* flags: enum wire_context */
 	wire_u32 wakee_tid;
 	wire_u32 waker_tid;
-	/* Of the waker, 60 of one that ends, -1 none: in thread context, and in a soft interrupt that its own call raised */
+	/*
+	 * Syscall of the waker, 60 if it exits, -1 for none. Set in thread context, and in a soft interrupt
+	 * raised by its own syscall
+	 */
 	wire_s32 waker_syscall;
 	wire_u32 stack_every;      /* as in struct wire_wait; 0 too if no thread of the program is the waker */
 	wire_u64 waker_object;     /* futex address if the waker is in futex(2), else 0 */
@@ -234,11 +240,16 @@ enum wire_via {
 };
 
 /*
- * In the place of a user frame: a function that an interpreter runs. Below the highest bits: which of those that its address had (a
- * hash, as that is used again), how many instructions are before where it is, of so many bytes (as many as fit: or more), and the
- * address. Mostly all stand behind all others of the stack; instructions have two bytes; a bit says whether an evaluation in C began
- * with the function, and the address of its code object is in units of 16 bytes. Those of an interpreter that has a frame for each
- * stand in the place of that; instructions have one byte, and the address is in units of 8.
+ * An interpreted function in the place of a user frame. Fields below the highest bits:
+ *
+ * - identity: a hash that distinguishes code objects that had the same address
+ * - units: instruction units before the current position, saturated
+ * - the address of the code object
+ *
+ * Mostly these entries follow all other frames of the stack. A unit then has two bytes, and the address is in
+ * units of 16 bytes. A bit marks that an evaluation in C began with the function. An interpreter with a
+ * frame per function has the entry in the place of that frame. A unit then has one byte, and the address is
+ * in units of 8.
  */
 #define WIRE_INTERPRETED (1ULL << 63)
 #define WIRE_INTERPRETED_IN_PLACE (1ULL << 62)
@@ -268,11 +279,11 @@ struct wire_stack {
 	wire_u32 tgid;
 	wire_u16 kernel_frames; /* first in `addresses` */
 	wire_u16 user_frames;
-	/* wire_u64 addresses[kernel_frames + user_frames], leaf first; of user frames, the highest byte is an
-	 * enum wire_via: user addresses have at most 56 bits; or WIRE_INTERPRETED is set */
+	/* wire_u64 addresses[kernel_frames + user_frames], leaf first. The highest byte of a user frame is an
+	 * enum wire_via, because user addresses have at most 56 bits. Or WIRE_INTERPRETED is set */
 };
 
-/* Where tables were missing: what is needed to walk the stack later. */
+/* Data for unwinding the stack later, if tables were missing. */
 struct wire_raw_stack {
 	struct wire_header header; /* flags: enum wire_end, why it was not walked at once */
 	wire_u64 id;
@@ -283,7 +294,7 @@ struct wire_raw_stack {
 	wire_u64 sp;
 	wire_u64 bp;
 	wire_u64 bx;
-	/* wire_u64 addresses[kernel_frames]; wire_u8 memory[bytes] */
+	/* wire_u64 addresses[kernel_frames], wire_u8 memory[bytes] */
 };
 
 struct wire_thread {
@@ -297,7 +308,7 @@ struct wire_thread {
 	wire_u32 inner_tid;    /* its number in the PID namespace of its own; 0: it is in the first */
 };
 
-/* An allocation that was drawn is freed. */
+/* A sampled allocation is freed. */
 struct wire_freed {
 	struct wire_header header;
 	wire_u32 tid;      /* who freed it */
@@ -305,7 +316,7 @@ struct wire_freed {
 	wire_u64 address;
 };
 
-/* An allocation was drawn. */
+/* A sampled allocation. */
 struct wire_allocated {
 	struct wire_freed freed; /* the same of who allocates, and of where it lies */
 	wire_u64 bytes;          /* as asked for */
@@ -374,7 +385,7 @@ struct wire_comparison {
 
 #define WIRE_COMPARISONS 8
 
-/* What must hold for a pass of a place to be told: user space writes it, before it puts the probe. */
+/* Condition for recording a hit of a place. User space writes it before it attaches the probe. */
 struct wire_condition {
 	wire_u32 count;
 	wire_u32 pad;
@@ -406,7 +417,7 @@ struct wire_thread_counts {
 #define WIRE_FAULT_MAJOR 0x01     /* its page came from a disk */
 #define WIRE_FAULT_IN_KERNEL 0x02 /* the kernel touched the page on the thread's behalf */
 
-/* A page fault that was drawn. */
+/* A sampled page fault. */
 struct wire_fault {
 	struct wire_header header;
 	wire_u32 tid;
@@ -440,7 +451,7 @@ struct wire_paging_sums {
 };
 
 /*
- * Syscalls counted exactly (calls.h): user space reads these from maps; they are in no ring.
+ * Syscalls counted exactly (calls.h). User space reads these from maps, not from a ring.
  */
 /* Operations of io_uring have numbers from here on: this plus the operation (enum io_uring_op). No syscall has. */
 #define WIRE_RING_OPERATION 0x1000
@@ -453,7 +464,10 @@ struct wire_call_key {
 	wire_u64 object;
 };
 
-/* Powers of two: bucket b counts values from 2^(b-1) on, and below 2^b; bucket 0 counts zeros; the last one the rest. */
+/*
+ * Powers of two: bucket b counts values of at least 2^(b-1) and below 2^b. Bucket 0 counts zeros, and the
+ * last one the rest.
+ */
 #define WIRE_SIZE_BUCKETS 33
 #define WIRE_TIME_BUCKETS 40
 
@@ -509,7 +523,10 @@ struct wire_object_name {
 	wire_u8 local[16];    /* address: 4 bytes of IPv4, 16 of IPv6 */
 	wire_u8 peer[16];
 	wire_u64 peer_object; /* of a unix socket: inode number of the other end; 0 not known */
-	/* Of a file: its name, its folder's, and so on up; of a unix socket: the address of its listener, in one piece. */
+	/*
+	 * For a file, its name, its directory's, and so on upwards. For a unix socket, the address of its
+	 * listener, in one piece.
+	 */
 	char path[WIRE_PATH_PARTS][WIRE_PATH_PART_BYTES];
 };
 
