@@ -1,16 +1,17 @@
-// Loaded into a program by `holdup run --allocs`: draws a sample of the bytes that it allocates, and says of each
-// allocation so drawn where it lies and how large it is, and when it is freed.
+// Loaded into a program by `holdup run --allocs`. Samples the bytes that it allocates, and reports address,
+// size and free of each sampled allocation.
 //
-// HOLDUP_ALLOCS=n   one byte in n is drawn, each by itself (Poisson). An allocation counts for OWN_BYTES more than asked
-//                   for, or else objects of a few bytes, however many, would not be seen: one of s bytes is drawn with
-//                   probability 1 - exp(-(s + OWN_BYTES) / n)
+// HOLDUP_ALLOCS=n: mean sampling interval in bytes. Each byte is sampled independently (Poisson). OWN_BYTES
+// are added to the size of each allocation, so that objects of a few bytes are seen too. An allocation of s
+// bytes is sampled with probability 1 - exp(-(s + OWN_BYTES) / n).
 //
-// Saying is calling one of two functions that do nothing: the kernel programs have a probe on each (bpf/allocs.h), which
-// takes the stack. So nothing is written here and no lock is taken; what is not drawn takes a subtraction and a
-// comparison. Whether a block that is freed was drawn stands before it, where glibc has a block's size: a word that no
-// size can be.
+// A report is a call of one of two empty functions. BPF has a probe on each (bpf/allocs.h), which takes the
+// stack. This library therefore writes nothing and takes no lock. An allocation that is not sampled costs a
+// subtraction and a comparison. A mark before the block shows that it was sampled. It is in the place of
+// glibc's block size, and no size can have its value.
 //
-// It hands on to the allocator that the program would have had, glibc's or another shared library's.
+// Calls are passed on to the allocator that the program would otherwise use, glibc's or another shared
+// library's.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -28,7 +29,7 @@
 #define PAGE_MASK ((uintptr_t)4095)
 #define HEAD ((size_t)16)
 #define OWN_BYTES ((size_t)32) // as holdup_events::tables::ALLOCATION_OWN_BYTES
-// Before a drawn block. As a size of glibc's it would be beyond any address.
+// Stored before a sampled block. As a block size of glibc, it would exceed the address space.
 #define MARK 0xa3d5b1e79c4f8263ull
 #define KEY 0x5bd1e995a7c3f00dull
 #define SIZE_LIMIT ((size_t)PTRDIFF_MAX / 2)
@@ -67,14 +68,14 @@ static uint64_t every_bytes;
 static int begun;
 
 struct thread {
-	uint64_t until; // so many bytes more, and one is drawn; 0 before the first
+	uint64_t until; // bytes until the next sampled one, 0 before the first
 	uint64_t random;
 	int seeded;
-	int busy; // what allocates meanwhile (a signal's handler) is not drawn
+	int busy; // allocations in the meantime (by a signal handler) are not sampled
 };
 static __thread struct thread mine __attribute__((tls_model("initial-exec")));
 
-// What dlsym(3) allocates while it looks for the allocator; never given back.
+// Memory for allocations of dlsym(3) while it looks up the allocator. Never freed.
 static char early[8192] __attribute__((aligned(16)));
 static size_t early_used;
 static int resolving;
@@ -176,7 +177,7 @@ static double minus_ln(uint64_t k)
 	return (53 - e) * 0.6931471805599453 - 2 * z * sum;
 }
 
-// Bytes up to the next one that is drawn.
+// Bytes up to the next sampled one.
 static uint64_t draw(struct thread *thread)
 {
 	double bytes = minus_ln((random_number(thread) >> 11) + 1) * (double)every_bytes;
@@ -194,7 +195,7 @@ static void seed(struct thread *thread)
 	thread->until = every_bytes ? draw(thread) : UINT64_MAX;
 }
 
-// Whether an allocation of `size` that does not fit below the next drawn byte has it.
+// Whether an allocation of `size` that reaches the next sampled byte is sampled.
 static int is_drawn(struct thread *thread, size_t size)
 {
 	if (thread->busy || !begun || size > SIZE_LIMIT)
@@ -209,9 +210,10 @@ static int is_drawn(struct thread *thread, size_t size)
 	return 1;
 }
 
-#define TOLD ((uint64_t)64) // it was told of, and its end will be
+#define TOLD ((uint64_t)64) // its allocation was reported, and its free will be
 
-// Marks the block that lies `offset` bytes, a power of two, into `base`: where it is, how far in, whether it was told.
+// Marks the block at `base` + `offset`, a power of two. The mark holds the block's address, the offset, and
+// whether it was reported.
 static void *mark(char *base, size_t offset, int told)
 {
 	uint64_t *block = (uint64_t *)(base + offset);
@@ -221,7 +223,7 @@ static void *mark(char *base, size_t offset, int told)
 	return block;
 }
 
-// How far into its allocation a block with MARK before it lies; 0: it is none of ours.
+// Offset in its allocation of a block with a valid MARK, 0 for any other block.
 static size_t offset_of(const void *block)
 {
 	uint64_t head = ((const uint64_t *)block)[-2] ^ KEY;
@@ -229,7 +231,8 @@ static size_t offset_of(const void *block)
 	return head >> 16 == ((uintptr_t)block << 16) >> 16 && shift >= 4 ? (size_t)1 << shift : 0;
 }
 
-// Whether MARK may be looked for. Who else than glibc begins a mapping with a block has nothing before it.
+// Whether the memory before the block may be read for MARK. Another allocator may begin a mapping with a
+// block.
 static int may_be_marked(const void *block)
 {
 	return block && (is_glibc || ((uintptr_t)block & PAGE_MASK)) && !is_early(block);
@@ -279,7 +282,7 @@ void *calloc(size_t count, size_t size)
 {
 	size_t all;
 	if (RARE(__builtin_mul_overflow(count, size, &all)))
-		return next.calloc(count, size); // it knows what to say
+		return next.calloc(count, size); // it reports the overflow
 	if (RARE(all + OWN_BYTES >= mine.until))
 		return calloc_at_draw(count, size);
 	mine.until -= all + OWN_BYTES;
@@ -341,13 +344,14 @@ void *pvalloc(size_t size)
 	return memalign(page, whole & ~(page - 1));
 }
 
-// A marked block ends: says so if it was told of, and gives what its allocator gave.
+// Ends a marked block: reports the free if its allocation was reported. Returns the address that the
+// allocator gave.
 static void *unmark(void *block, size_t offset)
 {
 	uint64_t *head = (uint64_t *)block - 2;
 	if ((head[0] ^ KEY) & TOLD)
 		holdup_freed(block);
-	head[0] = head[1] = 0; // whoever gets the place next must not be taken for it
+	head[0] = head[1] = 0; // a later block at this place must not be taken for it
 	return (char *)block - offset;
 }
 
@@ -378,13 +382,14 @@ static void *move(void *block, size_t bytes, size_t size)
 	return copy;
 }
 
-// A marked block stays one, so that growing it further moves nothing by hand; it is told anew if it is drawn.
+// A marked block stays marked, so that further growth needs no manual copy. It is reported again if it is
+// sampled.
 static void *realloc_marked(void *block, size_t offset, size_t size)
 {
 	int drawn = is_drawn(&mine, size);
 	char *base = next.realloc(unmark(block, offset), size + offset);
 	if (!base) {
-		mark((char *)block - offset, offset, 0); // as it was, but for what was told
+		mark((char *)block - offset, offset, 0); // as before, but not reported
 		return NULL;
 	}
 	void *grown = mark(base, offset, drawn);

@@ -1,12 +1,12 @@
-// Loaded into a program by `holdup sweep`: moves its large allocations, and pins its threads, as two variables of the
-// environment ask.
+// Loaded into a program by `holdup sweep`. Shifts its large allocations and pins its threads, controlled by
+// two environment variables:
 //
-// HOLDUP_MALLOC_PAD=n   the k-th allocation of LARGE bytes or more begins k * n bytes later than it would (modulo SPAN,
-//                       in steps of 16 bytes), so that arrays that lie at the same place of a page no longer do
-// HOLDUP_PIN=spread     the k-th thread runs on the k-th CPU alone (modulo their number), far ones first
-// HOLDUP_PIN=pack       the same, near ones first; what the program itself binds its threads to does not count then
+// - HOLDUP_MALLOC_PAD=n: the k-th allocation of at least LARGE bytes begins k * n bytes later (modulo SPAN,
+//   in steps of 16 bytes). Arrays at equal offsets in a page are then at different ones.
+// - HOLDUP_PIN=spread: the k-th thread runs only on the k-th CPU (modulo their number), distant CPUs first.
+// - HOLDUP_PIN=pack: the same, neighbouring CPUs first. The program's own thread affinities are then ignored.
 //
-// Needs glibc: it stands in front of its allocator and calls that by its own names.
+// Needs glibc, because it interposes glibc's allocator and calls it by its internal names.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -66,7 +66,7 @@ static int remember(uintptr_t place, uint32_t bytes)
 	return 0;
 }
 
-// By how much it was moved; it is forgotten if asked for.
+// Shift of a block. `forget` removes the entry.
 static uint32_t moved_by(void *memory, int forget)
 {
 	uintptr_t place = (uintptr_t)memory;
@@ -127,7 +127,7 @@ void *realloc(void *memory, size_t size)
 		errno = ENOMEM;
 		return NULL;
 	}
-	// Forgotten before: whoever gets the old place next must not find it here.
+	// Removed first, because another block may get the old place.
 	moved_by(memory, 1);
 	char *again = __libc_realloc((char *)memory - bytes, size + bytes);
 	if (!again) {
@@ -149,8 +149,8 @@ size_t malloc_usable_size(void *memory)
 	return real && memory ? real((char *)memory - bytes) - bytes : 0;
 }
 
-// The k-th thread's CPU: of those that the process may use, in their order; far ones first means the first half and
-// the second half in turn, since siblings of a core have numbers next to each other or half the machine apart.
+// The k-th thread's CPU among the allowed CPUs, in order. "Distant first" alternates between the first and
+// the second half, because hardware threads of a core have adjacent numbers or are half the machine apart.
 static int cpu_of(size_t thread, int spread, cpu_set_t *allowed)
 {
 	int count = CPU_COUNT(allowed);
@@ -187,7 +187,7 @@ static int set_thread(pthread_t thread, size_t size, const cpu_set_t *cpus)
 	return real ? real(thread, size, cpus) : ENOSYS;
 }
 
-// A program that binds its threads itself would undo what is tried: it is told that they are where it wants them.
+// A program's own binding would undo the experiment. The call succeeds without effect.
 int pthread_setaffinity_np(pthread_t thread, size_t size, const cpu_set_t *cpus)
 {
 	return *pinning() ? 0 : set_thread(thread, size, cpus);

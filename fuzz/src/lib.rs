@@ -64,8 +64,8 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("folded", folded),
 ];
 
-/// For targets behind which a library's panics are caught, and are errors: the fuzzer's own hook would end it before. One that
-/// nobody catches ends it still.
+/// For targets behind which the library catches panics and returns errors. The fuzzer's own hook would end
+/// the process earlier. A panic that is not caught still ends it.
 #[allow(dead_code, reason = "the fuzzers call it; tests that include this file do not")]
 pub fn let_caught_panics_pass() {
     std::panic::set_hook(Box::new(|panic| {
@@ -93,7 +93,7 @@ pub fn codec(bytes: &[u8]) {
     build(Decoder::new(bytes).map_while(Result::ok), 0, u64::MAX);
 }
 
-/// Records of the kernel programs: length (2 bytes), then the record. Both ways in which they are decoded tell the same.
+/// BPF records: length (2 bytes), then the record. Both decoding paths must give the same result.
 pub fn wire(bytes: &[u8]) {
     let (mut decoder, mut events) = (WireDecoder::default(), Vec::new());
     let (mut seeing, mut seen) = (WireDecoder::default(), Vec::new());
@@ -180,12 +180,12 @@ pub fn pprof(bytes: &[u8]) {
     import("pprof", bytes);
 }
 
-/// What perf recorded.
+/// A `perf.data` file.
 pub fn perf_data(bytes: &[u8]) {
     import("perf-data", bytes);
 }
 
-/// What `perf script` printed.
+/// Output of `perf script`.
 pub fn perf_script(bytes: &[u8]) {
     import("perf-script", bytes);
 }
@@ -195,7 +195,7 @@ pub fn folded(bytes: &[u8]) {
     import("folded", bytes);
 }
 
-/// What one reader makes of a file, whether it would recognise it or not.
+/// Runs one importer on a file, whether it recognises the file or not.
 fn import(name: &str, bytes: &[u8]) {
     let reader = readers::all().iter().find(|reader| reader.info().name == name).expect("a reader");
     let Ok(bytes) = readers::unpack(bytes, 64 << 20) else { return };
@@ -231,7 +231,7 @@ fn touch(files: &Foreign, offsets: impl Iterator<Item = u64>) {
     Symbols::new(files, "").name_words(&mut catalogue);
 }
 
-/// A runtime's `perf-PID.map`, and its `jit-PID.dump`; and what was in its memory.
+/// A runtime's `perf-PID.map` and `jit-PID.dump`, and its memory.
 pub fn generated_code(bytes: &[u8]) {
     // As much as is read of it around a place.
     let code = GeneratedCode { start: 4096, bytes: bytes.iter().copied().take(3 << 12).collect() };
@@ -263,7 +263,7 @@ pub fn cpython(bytes: &[u8]) {
 
 /// Where [`cpython`]'s bytes begin, and the type of code objects is.
 pub const PYTHON: u64 = 1 << 16;
-/// So many places are taken for code.
+/// Maximum number of places that are treated as code.
 const CODES_MAX: usize = 256;
 
 /// Memory from [`PYTHON`] on.
@@ -295,7 +295,8 @@ impl Files for Foreign {
     }
 }
 
-/// Names what is at `offsets` of a mapping that covers nearly everything: of how many places the line is known.
+/// Resolves `offsets` of a mapping that covers nearly everything. Returns the number of places with a known
+/// line.
 fn name(files: Foreign, offsets: impl Iterator<Item = u64>) -> usize {
     let path = if files.map.is_some() { "/tmp/jit-1.dump" } else { "/bin/app" };
     let addresses: Vec<u64> = offsets.collect();
@@ -309,7 +310,7 @@ fn name(files: Foreign, offsets: impl Iterator<Item = u64>) -> usize {
     frames.iter().filter(|frame| frame.line > 0).count()
 }
 
-/// A perf ring's records, with the sample types that the rungs ask for.
+/// A perf ring's records, with the sample types that the backends request.
 pub fn perf_ring(bytes: &[u8]) {
     use sample::{CALLCHAIN, CPU, IDENTIFIER, IP, TID, TIME};
     for sample_type in [IDENTIFIER | IP | TID | TIME | CPU | CALLCHAIN, IDENTIFIER | TID | TIME | CPU] {
@@ -320,7 +321,7 @@ pub fn perf_ring(bytes: &[u8]) {
     }
 }
 
-/// What is read in /proc.
+/// Files in /proc.
 pub fn maps(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let _ = parse_maps(&text, 1, Timestamp(0));
@@ -331,7 +332,7 @@ pub fn maps(bytes: &[u8]) {
     }
 }
 
-/// A recording of which one file is replaced: the first byte says which of [`files`].
+/// A recording with one file replaced. The first byte selects one of [`files`].
 pub fn recording(bytes: &[u8]) {
     let Some((choice, content)) = bytes.split_first() else { return };
     let files = files();
@@ -356,7 +357,7 @@ pub fn packed(bytes: &[u8]) {
     std::fs::remove_file(&path).expect("a scratch directory");
 }
 
-/// What a user does with a recording: facts, findings and the whole report of what could be read.
+/// Typical use of a recording: facts, findings, and the whole report of the readable part.
 fn judge(path: &Path) {
     let Ok(trace) = recording::open(path) else { return };
     let analysis = holdup_findings::analyse(&trace);

@@ -1,11 +1,11 @@
-//! What tells about code, section by section: an ELF file is made around the bytes, so that none of them is spent on
-//! finding the sections.
+//! Input about code, by section: an ELF file is built around the bytes, so that no input is spent on finding
+//! the sections.
 
 use holdup_decode::unwind::{Code, Registers, Row, Table, walk};
 
 use super::{Foreign, name};
 
-/// Of debug information, in the order in which [`debug_info`] expects them: each behind its length (4 bytes).
+/// Debug sections, in the order that [`debug_info`] expects. Each follows its length (4 bytes).
 pub const DEBUG_SECTIONS: &[&str] = &[
     ".debug_abbrev",
     ".debug_info",
@@ -102,7 +102,7 @@ pub fn debug_info(bytes: &[u8]) {
     lines_known(bytes);
 }
 
-/// Of how many places debug information tells the line.
+/// Number of places for which debug information gives the line.
 pub fn lines_known(bytes: &[u8]) -> usize {
     let program = Foreign { binary: Some(elf_of_debug_info(bytes)), map: None };
     // Functions begin at multiples of 16, and linkers put them behind the first page.

@@ -24,7 +24,7 @@ const ALLOWED: &[&str] = &[
     "Zlib",
 ];
 
-/// What the viewer's page is made of and tested with; npm writes each package's licence there.
+/// The viewer page's dependencies and test tools. npm stores each package's licence in this file.
 const NPM_LOCK: &str = "viewer/package-lock.json";
 
 /// Asks `cargo metadata` and npm's lock file, and prints each dependency that may not be shipped.
@@ -64,8 +64,8 @@ fn used_packages(metadata: &Value) -> BTreeSet<(String, String)> {
         .collect()
 }
 
-/// Name, version and licence of every package in npm's lock file but our own. What has no licence has an empty one,
-/// which is refused.
+/// Name, version and licence of every package in npm's lock file except ours. A missing licence is returned
+/// as empty, and refused.
 fn npm_packages(lock: &Value) -> BTreeSet<(String, String)> {
     let text = |value: &Value| value.as_str().unwrap_or("").to_owned();
     let packages = lock["packages"].as_object().into_iter().flatten();
@@ -78,7 +78,7 @@ fn npm_packages(lock: &Value) -> BTreeSet<(String, String)> {
         .collect()
 }
 
-/// The SPDX expression holds under the allow list; `A/B` is the old way to write `A OR B`.
+/// Whether the SPDX expression is satisfied by the allow list. `A/B` is the old notation for `A OR B`.
 fn satisfied(expression: &str) -> bool {
     let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
     let words: Vec<&str> = spaced.split_whitespace().collect();

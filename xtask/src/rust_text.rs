@@ -62,7 +62,7 @@ fn unescaped(literal: &str) -> String {
     out
 }
 
-/// Where the literal or comment that starts at `at` ends; `at` itself if none starts there.
+/// End of the literal or comment that starts at `at`. `at` itself if none starts there.
 fn literal_or_comment_end(chars: &[char], at: usize) -> usize {
     let next = chars.get(at + 1).copied();
     match chars[at] {
@@ -114,7 +114,7 @@ fn string_end(chars: &[char], mut index: usize) -> usize {
     chars.len()
 }
 
-/// The end of `r"…"` or `r#"…"#`; none for identifiers, `r#type` among them.
+/// The end of `r"…"` or `r#"…"#`. `None` for identifiers, including `r#type`.
 fn raw_string_end(chars: &[char], at: usize) -> Option<usize> {
     let quote = find(chars, at + 1, |c| c != '#');
     let hashes = quote - at - 1;
@@ -127,7 +127,7 @@ fn raw_string_end(chars: &[char], at: usize) -> Option<usize> {
     Some((quote + 1..chars.len()).find(closes).map_or(chars.len(), |index| index + 1 + hashes))
 }
 
-/// Tells `'x'` and `'\n'` from a lifetime.
+/// Distinguishes `'x'` and `'\n'` from a lifetime.
 fn char_end(chars: &[char], at: usize) -> usize {
     match (chars.get(at + 1), chars.get(at + 2)) {
         (Some('\\'), _) => (find(chars, at + 3, |c| c == '\'') + 1).min(chars.len()),

@@ -65,7 +65,7 @@ fn bill(metadata: &Value, root: &str, sums: &BTreeMap<(String, String), String>)
     }))
 }
 
-/// What `root` needs to run, itself included: neither tests nor what only builds it.
+/// The run-time dependencies of `root`, itself included, without test and build dependencies.
 fn reached<'a>(nodes: &BTreeMap<&'a str, &'a Value>, root: &'a str) -> BTreeSet<&'a str> {
     let mut reached = BTreeSet::new();
     let mut next = vec![root];

@@ -10,19 +10,19 @@ use anyhow::{Context, Result, ensure};
 pub struct File {
     /// Relative to the top of the repository, with `/`.
     pub path: String,
-    /// Its size in bytes.
+    /// Size in bytes.
     pub bytes: usize,
-    /// Its text; none if it is binary.
+    /// Content as text, `None` for a binary file.
     pub text: Option<String>,
 }
 
 impl File {
-    /// The part behind the last dot of the name; empty if there is none.
+    /// The part after the last dot of the name, empty if there is none.
     pub fn extension(&self) -> &str {
         self.path.rsplit('/').next().and_then(|name| name.rsplit_once('.')).map_or("", |(_, end)| end)
     }
 
-    /// Lines with their numbers, from 1; none for a binary file.
+    /// Lines with their numbers, from 1. Empty for a binary file.
     pub fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
         self.text.as_deref().unwrap_or("").lines().enumerate().map(|(index, line)| (index + 1, line))
     }
@@ -31,14 +31,14 @@ impl File {
 /// All tracked files, in the order of their paths.
 #[derive(Debug, Default)]
 pub struct Tree {
-    /// Where the repository is; empty in tests.
+    /// Root folder of the repository, empty in tests.
     pub top: PathBuf,
     /// The files.
     pub files: Vec<File>,
 }
 
 impl Tree {
-    /// What `git ls-files` names and is still there.
+    /// Existing files that `git ls-files` lists.
     pub fn of_git() -> Result<Tree> {
         let top = PathBuf::from(git(Path::new("."), &["rev-parse", "--show-toplevel"])?.trim_end());
         let names = git(&top, &["ls-files", "-z", "--cached"])?;

@@ -28,7 +28,8 @@ const BANS: &[Ban] = &[
     Ban { call: "thread::sleep(", instead: "nothing here may wait for time", holds: below_capture },
 ];
 
-/// They panic where nobody reads (a closed pipe, a full disk), and the program's status is lost with holdup.
+/// The macros panic if the output is closed or the disk is full. The traced program's exit status is then lost
+/// with holdup.
 const PRINT: &str = "in a library return the text, in src/ hand it to commands::print";
 const SAY: &str = "in a library return an error or a Loss, in src/ use say!";
 
@@ -41,7 +42,7 @@ fn in_library(path: &str) -> bool {
     path.starts_with("crates/") && path.contains("/src/") && !path.contains("/src/bin/")
 }
 
-/// What is shipped says things through one door.
+/// Shipped code prints only through `commands::print`.
 fn speaks(path: &str) -> bool {
     in_library(path) || path.starts_with("src/")
 }
@@ -57,7 +58,7 @@ fn below_capture(path: &str) -> bool {
     pure.iter().any(|folder| path.starts_with(folder)) && path.contains("/src/")
 }
 
-/// Shipped Rust code only; tests may print and wait.
+/// Checks only shipped Rust code. Tests may print and wait.
 pub fn check(tree: &Tree) -> Vec<Complaint> {
     let mut complaints = Vec::new();
     for file in tree.with_extension(&["rs"]).filter(|file| !is_test_file(&file.path)) {

@@ -1,11 +1,11 @@
-//! Every fixture says how it was made, so that it can be made again.
+//! Every fixture has a recipe, so that it can be made again.
 
 use std::collections::BTreeSet;
 
 use super::Complaint;
 use crate::tree::Tree;
 
-/// A file below a `fixtures` folder needs a `RECIPE.md` beside it or above it, up to that folder.
+/// A file below a `fixtures` folder needs a `RECIPE.md` in its folder or above it, up to that folder.
 pub fn check(tree: &Tree) -> Vec<Complaint> {
     let lacking: BTreeSet<&str> =
         tree.files.iter().map(|file| file.path.as_str()).filter(|path| !has_recipe(tree, path)).collect();

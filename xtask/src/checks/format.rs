@@ -33,7 +33,7 @@ pub fn check(tree: &Tree) -> Vec<Complaint> {
     }
 }
 
-/// Reads `Diff in PATH:LINE:`; a file reached twice, by itself and from its parent, counts once.
+/// Parses `Diff in PATH:LINE:`. A file reached twice, directly and from its parent, counts once.
 fn complaints_of(stdout: &str, top: &str) -> Vec<Complaint> {
     let places: BTreeSet<(String, usize)> = stdout
         .lines()

@@ -1,4 +1,4 @@
-//! No path of the machine that somebody happened to work on.
+//! No paths of a developer's machine.
 
 use super::Complaint;
 use crate::tree::Tree;

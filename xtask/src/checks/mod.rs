@@ -1,4 +1,4 @@
-//! The house rules as checks. One file a check; each has a test with a sample that must fail.
+//! The house rules as checks. One file per check. Each has a test with a sample that must fail.
 
 mod banned;
 mod blobs;
@@ -25,7 +25,7 @@ pub struct Complaint {
     pub path: String,
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong and what to do instead.
+    /// The complaint and the remedy.
     pub what: String,
 }
 
@@ -37,7 +37,7 @@ impl Complaint {
 
 /// One check.
 pub struct Check {
-    /// Its name, in brackets behind each complaint.
+    /// Name of the check, in brackets after each complaint.
     pub name: &'static str,
     /// Looks through the tree.
     pub run: fn(&Tree) -> Vec<Complaint>,

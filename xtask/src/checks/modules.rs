@@ -1,11 +1,12 @@
-//! Every Rust source file is compiled: a file that no module declares is not even looked at, nor are its tests run.
+//! Every Rust source file is compiled. A file that no module declares is ignored by the compiler, and its
+//! tests do not run.
 
 use super::Complaint;
 use crate::rust_text::code_only;
 use crate::tree::{File, Tree};
 
-/// A file below a `src` folder, or beside the `main.rs` of tests that are one program, is the root of a target, or the
-/// file that it belongs to names it.
+/// A file below a `src` folder is the root of a target, or its parent module declares it. The same holds for
+/// files next to the `main.rs` of a test program.
 pub fn check(tree: &Tree) -> Vec<Complaint> {
     tree.with_extension(&["rs"])
         .filter(|file| file.path.contains("src/") || is_of_one_program(tree, &file.path))
@@ -46,7 +47,7 @@ fn names(owner: &File, module: &str) -> bool {
             && code.split(|c| !is_word(c)).any(|word| word == module)
 }
 
-/// Some file beside it has `#[path = "name"]`.
+/// Another file in the folder has `#[path = "name"]`.
 fn by_path(tree: &Tree, folder: &str, name: &str) -> bool {
     let wanted = format!("#[path = \"{name}\"]");
     tree.with_extension(&["rs"])

@@ -1,6 +1,6 @@
-//! Foreign input never ends the process: no unwrap, expect or panic where it is read.
+//! Untrusted input never ends the process: no unwrap, expect or panic where it is read.
 //!
-//! Indexing is clippy's to find (`indexing_slicing`): text cannot tell a slice from a type.
+//! Clippy checks indexing (`indexing_slicing`), because text does not show whether a value is a slice.
 
 use super::{Complaint, is_test_file, mentions};
 use crate::rust_text;
@@ -11,7 +11,7 @@ const FOLDERS: &[&str] = &["crates/capture/src/", "crates/decode/src/", "crates/
 /// Each ends the process. `unwrap_or…` and `assert!` of an invariant are fine.
 const CALLS: &[&str] = &[".unwrap()", ".expect(", "panic!(", "unreachable!(", ".unwrap_err()"];
 
-/// Shipped code of the crates that meet hostile bytes.
+/// Shipped code of the crates that read untrusted bytes.
 pub fn check(tree: &Tree) -> Vec<Complaint> {
     let mut complaints = Vec::new();
     let meets_input =
@@ -28,7 +28,7 @@ pub fn check(tree: &Tree) -> Vec<Complaint> {
     complaints
 }
 
-/// A method follows its receiver; a macro stands alone.
+/// A method call needs a receiver before it. A macro does not.
 fn calls(line: &str, call: &str) -> bool {
     if call.starts_with('.') { line.contains(call) } else { mentions(line, call) }
 }

@@ -1,4 +1,4 @@
-//! Folder and registry say the same: a file that nobody registered would silently do nothing.
+//! Folder and registry are consistent. An unregistered file would silently have no effect.
 
 use std::collections::BTreeSet;
 
@@ -47,7 +47,7 @@ fn check_registry(tree: &Tree, folder: &str) -> Vec<Complaint> {
     complaints
 }
 
-/// The name that a file gives an entry: `x.rs` or `x/…`; none for the registry and for tests.
+/// The entry name of a file: `x.rs` or `x/…`. `None` for the registry and for tests.
 fn member<'a>(file: &'a File, folder: &str) -> Option<&'a str> {
     let inside = file.path.strip_prefix(folder)?.strip_prefix('/')?;
     let name = inside.split('/').next()?;
@@ -98,7 +98,7 @@ fn check_cases(tree: &Tree) -> Vec<Complaint> {
         .collect()
 }
 
-/// Each rule needs an innocent program about which it must say nothing.
+/// Each rule needs a near-miss program for which it must not report a finding.
 fn check_near_misses(tree: &Tree) -> Vec<Complaint> {
     const RULES: &str = "crates/findings/src/rules/mod.rs";
     let Some(registry) = tree.get(RULES) else { return Vec::new() };

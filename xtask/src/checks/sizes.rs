@@ -1,4 +1,4 @@
-//! No file is longer than 800 lines: beyond that nobody reads it whole.
+//! No file is longer than 800 lines, so that it can be read as a whole.
 
 use super::Complaint;
 use crate::tree::Tree;
@@ -8,7 +8,7 @@ const LINES_MAX: usize = 800;
 
 const CODE: &[&str] = &["rs", "c", "h", "ts", "py", "sh", "html", "css", "md", "toml", "sql"];
 
-/// Code and prose; generated lock files are not code.
+/// Code and prose. Generated lock files are not code.
 pub fn check(tree: &Tree) -> Vec<Complaint> {
     let mut complaints = Vec::new();
     for file in tree.with_extension(CODE) {

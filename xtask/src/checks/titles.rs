@@ -1,4 +1,4 @@
-//! Every file says at its top what it is.
+//! Every file states its purpose at the top.
 
 use super::Complaint;
 use crate::tree::{File, Tree};
