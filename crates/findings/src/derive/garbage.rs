@@ -1,8 +1,9 @@
-//! Who fills the young generation: the functions in which threads had to collect because they wanted memory.
+//! Functions that fill the young generation: the functions in which threads had to collect because they
+//! allocated.
 //!
-//! A collection begins where an allocation finds the young generation full, so each is drawn with a chance in proportion to
-//! the bytes that a function allocates. Not each is seen: those in which a sample fell, or during which the thread slept
-//! and its stack was taken.
+//! A collection begins when an allocation finds the young generation full. Collections therefore sample
+//! functions in proportion to their allocated bytes. A collection counts if a sample fell into it, or if the
+//! thread slept in it and its stack was recorded.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -21,15 +22,15 @@ use super::timelines::Timelines;
 use crate::descriptors::{Descriptors, plain_name};
 use crate::wording::percent;
 
-/// What was seen of it.
+/// Observed collections by the allocating function.
 #[derive(Clone, Debug, Default)]
 pub struct Garbage {
-    /// Stacks of threads that collected because they wanted memory; one that was taken by chance stands for as many as its
-    /// chance says.
+    /// Number of stacks of threads that collected because they allocated. A sampled stack counts with the
+    /// inverse of its probability.
     pub stacks: u64,
-    /// Which functions wanted it, those seen most first.
+    /// The allocating functions, most stacks first.
     pub sites: Vec<Site>,
-    /// Some of the samples: who, when.
+    /// Some of the samples: thread and time.
     pub seen: Vec<(ThreadId, Timestamp)>,
 }
 
@@ -44,15 +45,15 @@ impl Garbage {
 /// One of these functions.
 #[derive(Clone, Debug)]
 pub struct Site {
-    /// Its name.
+    /// Function name.
     pub function: String,
-    /// In so many of the stacks.
+    /// Number of stacks with the function.
     pub stacks: u64,
     /// Samples of its own code.
     pub samples: u64,
-    /// The running time that these stand for (ns).
+    /// Running time that these samples represent (ns).
     pub itself_ns: u64,
-    /// What that costs the run.
+    /// Cost of that running time for the run.
     pub itself: Stall,
 }
 
@@ -61,7 +62,7 @@ const SEEN_MAX: usize = 10;
 /// Functions seen in less than this part of the stacks are not named.
 const PART_MIN: f64 = 0.05;
 
-/// Derives it for the processes that told of collections.
+/// Derives it for the processes that reported collections.
 pub fn derive(trace: &Trace, gc: &Gc, ledger: &Ledger, (roles, timelines): (&Roles, &Timelines)) -> Garbage {
     let fills = |process| gc.lanes.iter().any(|lane| lane.process == process && lane.allocated_bytes > 0);
     let threads: Vec<ThreadId> = trace
@@ -97,7 +98,7 @@ pub fn derive(trace: &Trace, gc: &Gc, ledger: &Ledger, (roles, timelines): (&Rol
     garbage
 }
 
-/// What the functions themselves took, without what they call.
+/// Running time of the functions themselves, without their callees.
 fn sites(
     trace: &Trace,
     ledger: &Ledger,
@@ -128,12 +129,12 @@ fn sites(
     sites
 }
 
-/// For whom a stack collects, remembered by stack.
+/// The function that a stack's collection is for, cached by stack.
 struct Asking<'a> {
     trace: &'a Trace,
     allocators: Allocators,
     own: OwnFrames,
-    /// Frames through which who wants memory comes to collect.
+    /// Whether each frame is on the path from an allocation to its collection.
     asks: Vec<bool>,
     known: HashMap<StackId, Option<FrameId>>,
 }

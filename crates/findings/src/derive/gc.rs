@@ -1,8 +1,8 @@
-//! What collections cost, as the runtimes themselves told it, laid over what the scheduler saw.
+//! Cost of garbage collections: the runtimes' own spans, intersected with the scheduler's slices.
 //!
-//! A span says that a thread was in a phase, not that it worked there: it may have waited at a barrier, running or
-//! blocked, or for a CPU. Spans and slices together tell these apart exactly; the retry loop of threads that want to
-//! stop the others while somebody else does is in no span, and is sampled.
+//! A span shows that a thread was in a phase, but not that it worked. The thread may have waited at a barrier
+//! (running or blocked), or for a CPU. Spans and slices together separate these cases exactly. Threads that
+//! request a stop while another thread already does retry in a loop. That loop has no span, and is sampled.
 
 mod words;
 
@@ -21,17 +21,17 @@ use words::{Counts, Generation};
 const GAP_NS: u64 = 2_000;
 /// Pauses that are shown one by one.
 const SLOWEST_MAX: usize = 16;
-/// So many of a hundred pauses are no longer than ...: the table that is told in whole.
+/// Percentiles of the pause lengths in the full table.
 pub const PERCENTILES: [f64; 12] = [10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0, 99.9];
-/// Bounds of the histogram's bins (ns); the last bin has no end.
+/// Upper bounds of the histogram's bins (ns). The last bin is unbounded.
 pub const BINS_NS: [u64; 6] = [10_000, 100_000, 1_000_000, 10_000_000, 100_000_000, u64::MAX];
 
-/// The account of all lanes that told of collections.
+/// Collections of all lanes that reported any.
 #[derive(Clone, Debug, Default)]
 pub struct Gc {
     /// Lane by lane, in the order of the trace.
     pub lanes: Vec<LaneGc>,
-    /// Their sums.
+    /// Sums over all lanes.
     pub all: GcTimes,
     /// Sum of the lanes' lives (ns).
     pub life_ns: u64,
@@ -39,7 +39,7 @@ pub struct Gc {
     pub minor: u64,
     /// Cycles of the old generation that were completed.
     pub major: u64,
-    /// Stops of all threads that were told whole, from being asked for to their end.
+    /// Number of stop-the-world pauses that were recorded completely, from the request to the end.
     pub stops: u64,
     /// How long they lasted in all (ns).
     pub stopped_ns: u64,
@@ -47,24 +47,25 @@ pub struct Gc {
     pub pauses: Pauses,
     /// The longest of them.
     pub slowest: Vec<Pause>,
-    /// Things told, and how many of them are matched to a thread.
+    /// Number of runtime events.
     pub events: u64,
-    /// See `events`.
+    /// Number of events that are matched to a thread.
     pub matched: u64,
 }
 
 /// Time in collections, by what the thread did there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GcTimes {
-    /// Ran in the collector's work, or the runtime's own around it (ns, exact but for the retry loops that samples show there).
+    /// Running in the collector's work, or in the runtime's code around it (ns). Exact, except for retry
+    /// loops, which are sampled.
     pub work_ns: u64,
     /// Ran at a barrier: waited for others without sleeping (ns, exact).
     pub wait_running_ns: u64,
     /// Slept at a barrier (ns, exact).
     pub wait_blocked_ns: u64,
-    /// Could have gone on, but had no CPU (ns, exact).
+    /// Runnable without a CPU (ns, exact).
     pub queue_ns: u64,
-    /// Slept elsewhere in a collection, or what it did is not known (ns).
+    /// Asleep elsewhere in a collection, or in an unknown state (ns).
     pub other_ns: u64,
     /// Ran in a loop that only retries, outside of any span or in one of work (ns, sampled).
     pub spin_ns: u64,
@@ -78,7 +79,7 @@ impl GcTimes {
         self.work_ns + self.wait_running_ns + self.wait_blocked_ns + self.queue_ns + self.other_ns
     }
 
-    /// What collections cost in all (ns).
+    /// Total cost of collections (ns).
     pub fn cost_ns(&self) -> u64 {
         self.told_ns() + self.spin_ns
     }
@@ -108,15 +109,15 @@ pub struct LaneGc {
     pub lane: u32,
     /// The runtime, with its version.
     pub runtime: String,
-    /// Its number there.
+    /// Number of the lane in its runtime.
     pub number: u32,
-    /// Whose.
+    /// Process of the lane.
     pub process: ProcessId,
-    /// From the first to the last thing told (ns).
+    /// Time from the first to the last event (ns).
     pub life_ns: u64,
-    /// Its threads.
+    /// Threads of the lane.
     pub threads: Vec<ThreadId>,
-    /// Where the time went, by the threads that the program's code runs on.
+    /// Times of the threads that run the program's code.
     pub times: GcTimes,
     /// The same of a thread that answers for the lane while it is blocked in a call: no code of the program waits.
     pub answered: GcTimes,
@@ -124,13 +125,14 @@ pub struct LaneGc {
     pub minor: u64,
     /// Bytes allocated in the young generation.
     pub allocated_bytes: u64,
-    /// The most of it between two collections: who asks for one has nearly filled its young generation.
+    /// Maximum bytes allocated between two collections. A thread that requests a collection has nearly filled
+    /// its young generation.
     pub fullest_bytes: u64,
-    /// Bytes of these that survived; `None`: its runtime does not tell.
+    /// Bytes of these that survived. `None` if the runtime does not report them.
     pub promoted_bytes: Option<u64>,
-    /// Greatest size of the old generation that it told (bytes); 0 not told.
+    /// Maximum reported size of the old generation (bytes). 0 if not reported.
     pub heap_bytes: u64,
-    /// Its pauses.
+    /// Pauses of the lane.
     pub pauses: Pauses,
 }
 
@@ -141,7 +143,7 @@ pub struct Pauses {
     pub count: u64,
     /// All of them (ns).
     pub total_ns: u64,
-    /// Their mean (ns).
+    /// Mean pause (ns).
     pub mean_ns: u64,
     /// Half are no longer (ns).
     pub p50_ns: u64,
@@ -289,13 +291,13 @@ fn stops_all(trace: &Trace, span: &SpanRow) -> bool {
     trace.told_name(span.name).kind == SpanKind::StopsAll
 }
 
-/// Work beside the program stops nobody.
+/// Concurrent work stops no thread.
 fn is_pause(trace: &Trace, span: &SpanRow) -> bool {
     trace.told_name(span.name).kind != SpanKind::GcBeside
 }
 
-/// A thread that speaks for its lane only to answer others: it never asks them to stop, and is not the one that the
-/// lane began on.
+/// Whether a thread of the lane only answers requests of other lanes. It never requests a stop, and is not
+/// the thread that the lane began on.
 fn answers_only(trace: &Trace, lane: u32, thread: ThreadId, spans: &[SpanRow]) -> bool {
     let name = |row: u32| trace.told_name(row).text.as_str();
     let from = trace.marks.partition_point(|mark| mark.thread < thread);
@@ -313,7 +315,8 @@ fn answers_only(trace: &Trace, lane: u32, thread: ThreadId, spans: &[SpanRow]) -
     !began && !outer.any(|span| asks(name(span.name)))
 }
 
-/// What a thread did in its phases. Where it sleeps in its own work until others that work for it are done, stacks say so.
+/// Times of a thread in its phases. Its stacks show where it sleeps until other threads have done work for
+/// it.
 fn over_slices((trace, roles): (&Trace, &Roles), thread: ThreadId, phases: &[Phase]) -> GcTimes {
     let mut times = GcTimes::default();
     let mut rest = phases;
@@ -371,7 +374,7 @@ fn add_marks(trace: &Trace, lanes: &mut [LaneGc]) {
     }
 }
 
-/// Takes from a thread's work what it retried there, by the samples in its phases of work.
+/// Moves retry loops out of a thread's work, by the samples in its work phases.
 fn take_retries(roles: &Roles, samples: &[SampleRow], phases: &[Phase], times: &mut GcTimes) {
     let (mut spun, mut all) = (0, 0);
     for sample in samples {
@@ -415,7 +418,7 @@ fn add_spin(trace: &Trace, roles: &Roles, lane: &mut LaneGc) {
     }
 }
 
-/// Whether a runtime told its collections whose threads spin until they may collect.
+/// Whether a runtime with retry loops reported its collections.
 pub fn has_retries(trace: &Trace) -> bool {
     trace.lanes.iter().any(|lane| words::retries(&lane.runtime))
 }
@@ -435,7 +438,7 @@ fn phase_at(phases: &[Phase], at: Timestamp) -> Option<&Phase> {
 fn collections(trace: &Trace) -> (u64, u64) {
     let (mut young, mut old) = (0, 0);
     let mut leads_until: Option<(ThreadId, Timestamp)> = None;
-    // What a name says depends on the runtime; both are few.
+    // The meaning of a name depends on the runtime. There are few pairs.
     let mut meanings: HashMap<(u32, u32), Option<Generation>> = HashMap::new();
     for span in trace.spans.rows() {
         let Some(lane) = trace.lanes.get(span.lane as usize) else { continue };

@@ -1,10 +1,13 @@
-//! Things of which there are fewer than threads that want one: connections, buffers, permits. Whoever finds none waits until another
-//! gives one back. It judges nothing.
+//! Pools with fewer items than threads: connections, buffers, permits. A thread that finds the pool empty
+//! waits until another thread returns an item.
 //!
-//! There is no word that tells. What does is that those who wait at a place are let go by others who wait there themselves at other
-//! times, now by this one and now by that, and that as long as somebody waits, those who do not are always about as many: as there are
-//! things. Workers that make tasks for each other are now many and now few, and so are those who have not come to a barrier; of two that
-//! answer each other, or of a ring, each always wakes the same one.
+//! No event identifies a pool. The wakeups do: waiters at a place are woken by changing threads that also
+//! wait there at other times. While threads wait, the number of threads that do not wait is nearly constant,
+//! because it equals the number of items.
+//!
+//! Other patterns differ. The number of busy workers that make tasks for each other varies. So does the
+//! number of threads that have not reached a barrier. In a request-response pair or a ring, each thread
+//! always wakes the same one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,44 +26,46 @@ use crate::descriptors::{Rule, Runtime};
 const WAITS_MIN: usize = 20;
 /// Two threads that wait for each other are a pair, whatever they hand on.
 const MEMBERS_MIN: usize = 3;
-/// So many of the waits at a place are ended by others who wait there.
+/// Minimum share of the waits at a place that other waiters there end.
 const OWN_MIN: f64 = 0.75;
-/// For so much of the time in which somebody waits, as many do not.
+/// Minimum share of the wait time in which the same number of threads do not wait.
 const SAME_MIN: f64 = 0.6;
-/// A thread lets so many different ones go on average: in a ring it is one.
+/// Minimum mean number of different threads that a thread wakes. In a ring it is one.
 const PARTNERS_MIN: f64 = 1.5;
-/// One thread ends no more than this part of the waits: else it hands out what it makes, or is the last at a barrier.
+/// Maximum share of the waits that one thread ends. A thread with a larger share is a producer, or the last
+/// one at a barrier.
 const ONE_GIVER_MAX: f64 = 0.6;
-/// Waits that a thread ends within so long (ns) of each other it ends together, as at a barrier: ...
+/// Waits that a thread ends within this time of each other (ns) end together, as at a barrier: ...
 const TOGETHER_NS: u64 = 50_000;
-/// ... what is given back lets one go, and seldom more.
+/// ... the mean number of waits that end together may be at most this. A returned item rarely wakes more than
+/// one thread.
 const AT_ONCE_MAX: f64 = 1.5;
-/// Of the waits that threads of a group ended for others of it, and whose stacks tell, so many must be at the place to speak for the
-/// others.
+/// Minimum share of a group's mutual waits with a stack that are at the place. Then the waits without a stack
+/// count as well.
 const AGREE: f64 = 0.75;
 
-/// Things that are taken and given back.
+/// A pool of items that threads take and return.
 #[derive(Clone, Debug, Default)]
 pub struct GivenBack {
-    /// Whose.
+    /// Process that has the pool.
     pub process: ProcessId,
     /// The program's function in which threads wait for one.
     pub place: FrameId,
-    /// Who waited, by id.
+    /// Threads that waited, by id.
     pub members: Vec<ThreadId>,
     /// All waits for one, those without a stack as well.
     pub waits: u64,
-    /// Their sum (ns).
+    /// Total wait time (ns).
     pub wait_ns: u64,
-    /// How many there are: so many did not wait, most of the time in which others did.
+    /// Estimated number of items: the most frequent number of threads that did not wait while others waited.
     pub things: u64,
     /// For which part of that time (0 to 1).
     pub same: f64,
-    /// How long somebody waited (ns of wall time).
+    /// Time in which at least one thread waited (ns of wall time).
     pub waited_ns: u64,
-    /// Meanwhile, of those who did not, the part that was blocked (0 to 1).
+    /// Blocked share (0 to 1) of the other threads' time while a thread waited.
     pub blocked: f64,
-    /// Where mostly: the program's function, and the part of the blocked time there, as far as stacks tell.
+    /// The program's function with most of that blocked time, and its share of the blocked time with a stack.
     pub blocked_in: Option<(String, f64)>,
     /// The waits.
     pub charge: Charge,
@@ -98,7 +103,7 @@ pub fn derive(trace: &Trace, roles: &Roles) -> Vec<GivenBack> {
     all
 }
 
-/// It waits for something that others may have, and is not a worker that nobody needs.
+/// Whether a wait may be for a pool item. An idle worker's wait is not.
 fn is_for_a_thing((trace, roles): (&Trace, &Roles), slice: &Slice) -> bool {
     let idle = |(runtime, rule): (&Runtime, &Rule)| rule.idle || runtime.carries_tasks;
     slice.state == ThreadState::Blocked
@@ -171,7 +176,7 @@ fn of_place(
     })
 }
 
-/// The takings that others of the group ended; with those without a stack, where those with one agree.
+/// Waits that other members ended, including those without a stack if the waits with a stack agree.
 fn with_untold(
     (trace, roles): (&Trace, &Roles),
     members: &BTreeSet<ThreadId>,
@@ -234,7 +239,7 @@ fn is_by_turns(takings: &[Taking]) -> bool {
 /// How many of a group do not wait while others of it do.
 #[derive(Default)]
 struct Crowd {
-    /// When somebody waits, in the order of time.
+    /// Times in which at least one thread waits, in time order.
     spans: Vec<(Timestamp, Timestamp)>,
     waited_ns: u64,
     /// By how many do not: for how long (ns).
@@ -243,7 +248,7 @@ struct Crowd {
 
 impl Crowd {
     fn of(trace: &Trace, members: &BTreeSet<ThreadId>, takings: &[Taking]) -> Crowd {
-        // When, and by how many more there are of those who live, and who wait.
+        // Changes over time of the number of live and of waiting threads.
         let mut changes: Vec<(Timestamp, i64, i64)> = Vec::new();
         for taking in takings {
             let start = Timestamp(taking.end.0.saturating_sub(taking.ns));
@@ -273,7 +278,7 @@ impl Crowd {
         }
     }
 
-    /// How much of a span somebody waits (ns).
+    /// Part of a span in which at least one thread waits (ns).
     fn common_ns(&self, from: Timestamp, to: Timestamp) -> u64 {
         let first = self.spans.partition_point(|(_, end)| *end <= from);
         let near = self.spans[first..].iter().take_while(|(start, _)| *start < to);
@@ -287,7 +292,8 @@ impl Crowd {
     }
 }
 
-/// Of the time in which members did not wait while others did, the part in which they were blocked, and where most of that was.
+/// Blocked share of the time in which members did not wait while others did, and the function with most of
+/// that blocked time.
 fn meanwhile(
     (trace, own): (&Trace, &OwnFrames),
     members: &BTreeSet<ThreadId>,

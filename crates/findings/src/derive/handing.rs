@@ -11,10 +11,10 @@ use super::samples_of;
 use super::syscall_names::{FUTEX, SCHED_YIELD};
 use crate::charge::Charge;
 
-/// From this part of what they run on, handing over is what they do.
+/// Minimum share of their running time for threads that mostly hand over work.
 const MOSTLY: f64 = 0.5;
 
-/// What threads run to hand over to each other.
+/// Running time that threads spend on handing work to each other.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Handing {
     /// In calls by which they wake each other and go to sleep, and asking again and again whether they need to (ns, sampled).
@@ -24,8 +24,9 @@ pub struct Handing {
 }
 
 impl Handing {
-    /// Of the threads whose waits are charged. Only what goes by futexes: what a message costs in the kernel may be its transport. And
-    /// not of threads that carry a runtime's tasks, which look for these, and wake each other, whatever the tasks do.
+    /// For the threads whose waits are charged. Only futex handovers count, because a message's cost in the
+    /// kernel may be that of its transport. Threads that run a runtime's tasks are excluded. They search for
+    /// tasks and wake each other, whatever the tasks do.
     pub fn of((trace, roles): (&Trace, &Roles), ledger: &Ledger, charge: &Charge) -> Handing {
         let threads: BTreeSet<ThreadId> = charge.slices(trace).map(|slice| slice.thread).collect();
         let mut sum = Handing { handing_ns: 0, running_ns: 0 };
@@ -46,7 +47,8 @@ impl Handing {
         sum
     }
 
-    /// It is most of it: less handing over is less to run, whatever can be done side by side.
+    /// Whether handovers are most of the running time. Then fewer handovers reduce the work, even if nothing
+    /// more runs in parallel.
     pub fn is_most(&self) -> bool {
         self.running_ns > 0 && self.handing_ns as f64 >= MOSTLY * self.running_ns as f64
     }

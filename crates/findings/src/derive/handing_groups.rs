@@ -1,6 +1,6 @@
-//! Threads that hand work to each other in turn: each is woken by others of the group about as often as it wakes some of them.
-//! Two that answer each other are the smallest group; a ring, and a small queue between makers and takers, are larger ones. It
-//! judges nothing.
+//! Groups of threads that hand work to each other in turn. Each member is woken by other members about as
+//! often as it wakes members. The smallest group is a request-response pair. Rings, and small queues between
+//! producers and consumers, are larger groups.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,18 +11,18 @@ use super::handovers::Handover;
 /// Fewer wakeups of a thread may be a start and an end.
 pub const ROUNDS_MIN: u64 = 100;
 
-/// Of the waits for work of each thread, at least this share is ended by the others.
+/// Minimum share of each member's waits for work that other members end.
 const PARTNERS_SHARE_MIN: f64 = 0.5;
 
 /// Where one is woken this much less often than it wakes, it feeds the others, and does not wait for each answer: ...
 const EVEN_MIN: f64 = 0.5;
-/// ... unless it is no less often than this, and waits as long for them as those whom it wakes do.
+/// ... unless its ratio is at least this, and it waits as long for the others as they wait for it.
 const SELDOM_MIN: f64 = 0.2;
 
-/// Who ends a smaller share of a thread's waits than this does not belong to its group for that.
+/// Minimum share of a thread's waits that another thread must end to be in its group.
 const EDGE_SHARE_MIN: f64 = 0.1;
 
-/// Threads with what they hand to each other.
+/// A group of threads, with the handovers between them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Group {
     /// By id.
@@ -43,10 +43,12 @@ impl Group {
     }
 }
 
-/// Finds the groups among `handovers` (by waker, then wakee). A thread is in one at the most; of two threads only where neither has
-/// a larger one.
-/// Who has a task of a runtime `bound` to it is woken for that one, and a runtime may wake one more for what the waker left: there it is
-/// enough that each wakes now and then.
+/// Finds the groups among `handovers` (by waker, then wakee). A thread is in at most one group. Two threads
+/// form a group only if neither is in a larger one.
+///
+/// `bound` are threads that a runtime's task is bound to. They are woken for that task, and a runtime may
+/// wake another thread for the waker's remaining work. For them it is enough that each member is woken and
+/// wakes at times.
 pub fn derive(handovers: &[Handover], bound: &BTreeSet<ThreadId>) -> Vec<Group> {
     let mut waits: BTreeMap<ThreadId, u64> = BTreeMap::new();
     for one in handovers {
@@ -55,7 +57,7 @@ pub fn derive(handovers: &[Handover], bound: &BTreeSet<ThreadId>) -> Vec<Group> 
     let of_waits = |one: &Handover, share: f64| one.count as f64 >= share * waits[&one.wakee] as f64;
     let counts = |one: &&Handover| of_waits(one, EDGE_SHARE_MIN);
     let mut edges: Vec<Handover> = handovers.iter().filter(counts).copied().collect();
-    // Who does not fit takes its handovers with it, and others may fit no longer.
+    // A thread that does not fit takes its handovers with it. Other threads may then no longer fit.
     loop {
         let fitting = fitting(&edges, &waits, bound);
         let before = edges.len();
@@ -67,12 +69,12 @@ pub fn derive(handovers: &[Handover], bound: &BTreeSet<ThreadId>) -> Vec<Group> 
     connected(&edges)
 }
 
-/// What one thread is woken, and wakes.
+/// Wakeups of one thread in both directions.
 #[derive(Clone, Copy, Default)]
 struct Sides {
     woken: u64,
     wakes: u64,
-    /// How long it waits, and those whom it wakes (ns).
+    /// Wait time of the thread, and of the threads that it wakes (ns).
     waits_ns: u64,
     lets_wait_ns: u64,
 }
@@ -87,7 +89,8 @@ impl Sides {
     }
 }
 
-/// Who is woken and wakes evenly, and hardly waits for others. `waits` is each thread's, for whomever.
+/// Threads that are woken about as often as they wake, and mostly by these handovers. `waits` has each
+/// thread's waits ended by any thread.
 fn fitting(
     edges: &[Handover],
     waits: &BTreeMap<ThreadId, u64>,
@@ -115,7 +118,8 @@ fn members<'a>(edges: impl IntoIterator<Item = &'a Handover>) -> BTreeSet<Thread
     edges.into_iter().flat_map(|one| [one.waker, one.wakee]).collect()
 }
 
-/// Those who reach each other. As many wakeups lead to each as lead away from it, nearly: what is connected at all is so both ways.
+/// Connected groups. Each member is woken nearly as often as it wakes, so every connection exists in both
+/// directions.
 fn connected(edges: &[Handover]) -> Vec<Group> {
     let mut leader: BTreeMap<ThreadId, ThreadId> = members(edges).into_iter().map(|id| (id, id)).collect();
     for edge in edges {

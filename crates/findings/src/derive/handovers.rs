@@ -1,5 +1,5 @@
-//! Which thread hands work to which: waits for something to do, or for a pipe or socket, that another thread of the
-//! program ended, and how long it took from there until the woken one ran. It judges nothing.
+//! Handovers of work between threads: waits for work, or for a pipe or socket, that another thread of the
+//! program ended. Also the time from the wakeup until the woken thread ran.
 
 use std::collections::BTreeMap;
 
@@ -14,9 +14,9 @@ use super::roles::Roles;
 /// All that one thread handed to another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Handover {
-    /// Who woke.
+    /// The waking thread.
     pub waker: ThreadId,
-    /// Who was woken.
+    /// The woken thread.
     pub wakee: ThreadId,
     /// How often.
     pub count: u64,
@@ -69,7 +69,7 @@ fn is_for_work((trace, roles): (&Trace, &Roles), slice: &Slice) -> bool {
 
 fn of_wakee((trace, roles): (&Trace, &Roles), wakee: ThreadId) -> Vec<Handover> {
     let mut by_waker: BTreeMap<ThreadId, Handover> = BTreeMap::new();
-    // Who handed over last, and when, until the wakee runs.
+    // The last waker and the time, until the wakee runs.
     let mut waker: Option<ThreadId> = None;
     let mut woken: Option<Timestamp> = None;
     let mut near = 0;

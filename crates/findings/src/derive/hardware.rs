@@ -1,8 +1,9 @@
-//! What hardware counted, by class of running time and by thread.
+//! Hardware counters, by class of running time and by thread.
 //!
-//! A count is of the time between two samples of a thread without a switch between, and goes to the class of the second: samples
-//! come at moments that have nothing to do with what the program does, so each class has its share on average. Threads that never run
-//! that long are not counted; how much of the running time the counts are of is said with them.
+//! A count covers the time between two samples of a thread, without a context switch in between. The count is
+//! attributed to the class of the second sample. Sample times are independent of the program's activity, so
+//! each class gets its share on average. Threads that never run long enough are not counted. The covered
+//! share of the running time is reported with the counts.
 
 use std::collections::BTreeMap;
 
@@ -14,14 +15,15 @@ use super::ledger::Ledger;
 use super::roles::Roles;
 use super::samples_of;
 
-/// What was counted in some time.
+/// Counts over some time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counts {
     /// Stretches between two samples.
     pub stretches: u64,
-    /// Their length (ns).
+    /// Counted time (ns).
     pub counted_ns: u64,
-    /// By counter, as [`Hardware::names`]: how many, and in how long (ns); one that shared the hardware may lack some stretches.
+    /// By counter, in the order of [`Hardware::names`]: count, and counted time (ns). A multiplexed counter
+    /// may lack some of the time.
     pub values: Vec<(u64, u64)>,
 }
 
@@ -41,7 +43,7 @@ impl Counts {
         }
     }
 
-    /// Of a counter: how many a second.
+    /// Rate of a counter per second.
     pub fn per_second(&self, counter: usize) -> Option<f64> {
         let (count, ns) = *self.values.get(counter)?;
         (ns > 0).then(|| count as f64 * 1e9 / ns as f64)
@@ -55,7 +57,7 @@ pub struct Hardware {
     pub names: Vec<String>,
     /// Everything.
     pub all: Counts,
-    /// Of how much running time of the program that is, 0 to 1.
+    /// Share of the program's running time that the counts cover (0 to 1).
     pub covered: f64,
     /// By class of running time, those without any left out.
     pub by_class: Vec<(Class, Counts)>,
@@ -72,14 +74,14 @@ impl Hardware {
     }
 }
 
-/// What was told of one moment: how long before it (ns), and each counter's value, if it counted.
+/// Values of one moment: the counted time before it (ns), and each counter's value if it counted.
 #[derive(Default)]
 struct Stretch {
     counted_ns: u64,
     values: Vec<Option<u64>>,
 }
 
-/// Sums what was told.
+/// Sums the recorded counts.
 pub fn derive(trace: &Trace, roles: &Roles, ledger: &Ledger) -> Hardware {
     let (names, told) = told(trace);
     let counters = names.len();
@@ -102,7 +104,7 @@ pub fn derive(trace: &Trace, roles: &Roles, ledger: &Ledger) -> Hardware {
     hardware
 }
 
-/// The counters' names, and by thread and moment what they counted.
+/// Names of the counters, and their values by thread and moment.
 fn told(trace: &Trace) -> (Vec<String>, BTreeMap<(ThreadId, Timestamp), Stretch>) {
     let is_hardware: Vec<bool> = trace.lanes.iter().map(|lane| lane.runtime == HARDWARE).collect();
     let counted = |row: &&CounterRow| is_hardware.get(row.lane as usize) == Some(&true);
@@ -131,7 +133,8 @@ mod tests {
 
     use super::*;
 
-    /// One thread with samples at these moments (ms), the second in the kernel; what was counted up to them.
+    /// One thread with samples at these moments (ms), the second one in the kernel, with the counts up to
+    /// each.
     fn trace(told: &[(u64, &str, u64)]) -> Trace {
         let (_, mut trace) = holdup_testkit::check::trace_of_lanes("A  00000000\n");
         let thread = trace.target_threads().next().expect("A");
@@ -166,7 +169,7 @@ mod tests {
             (2, "cycles", 3_000_000),
             (2, "instructions", 1_500_000),
             (3, COUNTED_NS, 1_000_000),
-            // Another tool had the counter of instructions meanwhile.
+            // Another tool used the instructions counter at that time.
             (3, "cycles", 2_000_000),
         ];
         let trace = trace(&told);

@@ -1,10 +1,10 @@
-//! Questions under way between two programs of which the one that asks polls for whatever comes next (epoll): when each was asked and
-//! answered. It judges nothing.
+//! Requests in flight between two programs whose client waits for any event (epoll): send and response time
+//! of each request.
 //!
-//! A message is a wakeup by which a thread of one program ended a wait for the network in the other. Each answer is taken to be for the
-//! last question that has none: how long all took together does not depend on it, and a question that is never answered (a connection that
-//! ends) stays by itself. What comes unasked is none. Messages to who is awake leave no wakeup: of a peer that sleeps most of the time
-//! hardly any is missing.
+//! A message is a wakeup by which a thread of one program ended a network wait in the other. Each response is
+//! paired with the last request that has none. The total time does not depend on this choice. A request
+//! without a response (a closed connection) stays alone. Unsolicited messages do not count. Messages to a
+//! running thread leave no wakeup, but to a peer that mostly sleeps hardly any is missing.
 
 use std::collections::BTreeMap;
 
@@ -18,19 +18,19 @@ use super::syscall_names::polls_few;
 pub(super) struct Answered {
     /// When it was asked, and when the answer came.
     pub span: (Timestamp, Timestamp),
-    /// Who answered.
+    /// Thread that sent the response.
     pub peer: ThreadId,
-    /// Who waited for it, and in which slice.
+    /// Thread that waited for it.
     pub thread: ThreadId,
-    /// Row of that slice.
+    /// Row of the slice in which it waited.
     pub row: usize,
 }
 
-/// What one of two programs asked the other.
+/// Requests of one program to another.
 pub(super) struct Asked {
-    /// Those questions whose answers came to who polls.
+    /// Requests whose responses woke a polling thread.
     pub answered: Vec<Answered>,
-    /// Of what came from the peer, most was an answer.
+    /// Whether most of the peer's messages were responses.
     pub is_told: bool,
 }
 
@@ -38,21 +38,22 @@ pub(super) struct Asked {
 #[derive(Clone, Copy)]
 pub(super) struct Message {
     pub at: Timestamp,
-    /// Who woke whom.
+    /// The waker and the woken thread.
     pub from: ThreadId,
     pub to: ThreadId,
-    /// Of the slice that it ended.
+    /// Row of the slice that the message ended.
     pub row: u32,
 }
 
 /// By two programs, the lower one first: what passed between them, in time order.
 pub(super) type Messages = BTreeMap<(ProcessId, ProcessId), Vec<Message>>;
 
-/// A question that is so many times as old as answers took on average, of so many at least, never had one.
+/// A request older than this many mean response times has no response. Applies after at least [`FEW`]
+/// responses.
 const LONG_MAX: u64 = 10;
-/// See there.
+/// Minimum number of responses for [`LONG_MAX`] to apply.
 const FEW: u64 = 8;
-/// Of what came, so much is an answer, if questions are seen one by one.
+/// Minimum share of the peer's messages that are responses, for requests to be known one by one.
 const ANSWERS_MIN: f64 = 0.75;
 
 /// All that passed between programs.
@@ -67,7 +68,7 @@ pub(super) fn messages(trace: &Trace) -> Messages {
     pairs
 }
 
-/// When the first of them was sent, and by whom.
+/// Time and sender of the first message.
 pub(super) fn first(trace: &Trace, messages: &[Message]) -> Option<(Timestamp, ProcessId)> {
     let message = messages.first()?;
     Some((message.at, trace.threads.get(message.from.index())?.process))
@@ -95,7 +96,7 @@ fn add_messages(trace: &Trace, to: ThreadId, pairs: &mut Messages) {
     }
 }
 
-/// What was asked of `peer`, of all that passed between it and who asks.
+/// Requests to `peer`, from all messages between it and the client.
 pub(super) fn asked(trace: &Trace, peer: ProcessId, messages: &[Message]) -> Asked {
     let (mut open, mut answered) = (Vec::new(), Vec::new());
     let (mut came, mut answers, mut took_ns) = (0u64, 0u64, 0u64);
@@ -124,7 +125,7 @@ pub(super) fn asked(trace: &Trace, peer: ProcessId, messages: &[Message]) -> Ask
     Asked { answered, is_told: answers as f64 >= ANSWERS_MIN * came as f64 }
 }
 
-/// Whether a thread polled for the answer, or for whatever comes: since when, the question says.
+/// Whether a thread waited for any event when the response came. The start of the wait is the request.
 fn polls_for(trace: &Trace, message: &Message) -> bool {
     let wait = trace.wait(trace.slices.at(message.to, message.row as usize).wait);
     wait.reason == WaitReason::Multiplex && !polls_few(wait.syscall)

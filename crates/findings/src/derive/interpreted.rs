@@ -1,7 +1,9 @@
-//! A function of HotSpot's that is interpreted all along, though it takes much of the work: what its compiler gave up on, or never took.
+//! HotSpot functions that stay interpreted although they take much of the work, because the compiler gave up
+//! on them or never took them.
 //!
-//! A frame of an interpreted function has its `Method`'s address, which is data and in no executable mapping; where in its bytecodes
-//! a thread is, only callers tell, so that all its leaves are one place. Compiled code has many, all in executable memory.
+//! A frame of an interpreted function has the address of its `Method`, which is data and in no executable
+//! mapping. Only callers show the position in its bytecode, so all its leaves are one place. Compiled code
+//! has many places, all in executable memory.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -16,18 +18,19 @@ use super::split::share_error;
 
 /// Less of the useful work than this is not what the program does.
 const SHARE_MIN: f64 = 0.25;
-/// So few samples may be chance.
+/// Minimum number of samples. Fewer may be chance.
 const SAMPLES_MIN: usize = 50;
-/// HotSpot compiles what is called some thousand times, or goes round some ten thousand times, within tenths of a second (ns): who is
-/// interpreted for longer than this behind its first sample stays so.
+/// Maximum warm-up time after a function's first sample (ns). HotSpot compiles after some thousand calls or
+/// some ten thousand loop iterations, within tenths of a second. A function that is interpreted for longer
+/// stays interpreted.
 const WARM_UP_NS: u64 = 1_000_000_000;
 
-/// Such a function.
+/// A function that stays interpreted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Interpreted {
-    /// Its name.
+    /// Function name.
     pub function: String,
-    /// Whose.
+    /// Process of the function.
     pub process: ProcessId,
     /// Address of its `Method`.
     pub method: u64,
@@ -35,7 +38,7 @@ pub struct Interpreted {
     pub ns: u64,
     /// Half the width of the 95 % interval of `ns`.
     pub error_ns: u64,
-    /// Its part of the useful running time (0 to 1).
+    /// Share of the useful running time (0 to 1).
     pub share: f64,
     /// When its first and its last sample are.
     pub seen: (Timestamp, Timestamp),
@@ -44,7 +47,7 @@ pub struct Interpreted {
 #[derive(Default)]
 struct Sum {
     ns: f64,
-    /// When its samples are; threads come one after the other.
+    /// Times of its samples, one thread after the other.
     at: Vec<Timestamp>,
 }
 

@@ -1,5 +1,5 @@
-//! Whether those who hold a lock, and those who wait for it, do little beside what has the CPUs meanwhile: then to let the holder
-//! run first takes next to nothing from anybody, though no CPU is idle. It judges nothing.
+//! Priority inversion: whether a lock's holders and waiters run little compared with the threads that occupy
+//! the CPUs. If so, running the holder first costs the other threads almost nothing, although no CPU is idle.
 
 use std::collections::BTreeSet;
 
@@ -9,25 +9,26 @@ use holdup_events::{ThreadId, Trace};
 use super::ledger::{Ledger, ThreadLedger};
 use crate::charge::Charge;
 
-/// Of all that the program ran, so much at the most is theirs.
+/// Maximum share of the program's running time for these threads.
 const PART_MAX: f64 = 0.1;
 
-/// Two threads of equal weight get about as much of the CPUs while they want them; with less than this part of what another gets, a
-/// thread's weight is lower.
+/// Two runnable threads of equal weight get about equal shares of the CPUs. A thread below this part of
+/// another's share has a lower weight.
 const UNFAIR_MAX: f64 = 1.0 / 3.0;
-/// Of a thread that wanted to run for less than this nothing is said (ns).
+/// Minimum time that a thread was running or runnable, to compare its share (ns).
 const WANTED_MIN_NS: u64 = 50_000_000;
 
-/// What those did whose slices are charged: holders that want a CPU, and those who wait for them.
+/// Running time of the threads with charged slices: runnable holders and their waiters.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Inverted {
-    /// They ran so long in all (ns).
+    /// Total running time of these threads (ns).
     pub ran_ns: u64,
-    /// All threads of the program did (ns).
+    /// Total running time of the program (ns).
     pub all_ns: u64,
 }
 
-/// `charge` is of holders' queueing and others' waiting; `None` where their own work is a fair part of what has the CPUs.
+/// `charge` has the holders' run-queue waits and the other threads' waits. `None` if their own work is a
+/// considerable share of the running time.
 pub fn of(trace: &Trace, ledger: &Ledger, charge: &Charge) -> Option<Inverted> {
     let takes_part = |thread: &ThreadId| charge.spans_of(trace, *thread).next().is_some();
     let part: BTreeSet<ThreadId> = trace.target_threads().filter(takes_part).collect();
@@ -38,7 +39,7 @@ pub fn of(trace: &Trace, ledger: &Ledger, charge: &Charge) -> Option<Inverted> {
     (small && holds_up(trace, charge)).then_some(Inverted { ran_ns, all_ns })
 }
 
-/// Somebody waits for a holder that wants a CPU: there are both.
+/// Whether both kinds of slices are charged: waits of a runnable holder, and waits for it.
 fn holds_up(trace: &Trace, charge: &Charge) -> bool {
     let (mut queues, mut waits) = (false, false);
     for slice in charge.slices(trace) {
@@ -51,8 +52,8 @@ fn holds_up(trace: &Trace, charge: &Charge) -> bool {
     false
 }
 
-/// Which part of the time a thread ran in which it wanted to (0 to 1), and the same of another, where the first is so much less that
-/// its weight must be lower.
+/// Running share of the time in which a thread was running or runnable (0 to 1), and the same of another
+/// thread. `None` unless the first is so low that its weight must be lower.
 pub fn unfair(ledger: &Ledger, (thread, other): (ThreadId, ThreadId)) -> Option<(f64, f64)> {
     let got = |id: ThreadId| {
         let one = ledger.threads.iter().find(|one| one.thread == id)?;

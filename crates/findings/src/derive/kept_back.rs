@@ -1,5 +1,6 @@
-//! Programs that speak to a peer, wait until a time is up, and speak on without an answer: the peer waited for the rest meanwhile. An
-//! HTTP client that asks whether it may send (`Expect: 100-continue`) does so, and a buffer that a timer flushes. It judges nothing.
+//! Delayed sends: programs that send to a peer, wait for a timeout, and send more without having received a
+//! response. The peer waited for the rest. Examples are HTTP clients with `Expect: 100-continue`, and buffers
+//! that a timer flushes.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +14,11 @@ use crate::charge::Charge;
 const PAUSE_MIN_NS: u64 = 5_000_000;
 /// The timer ended at most so long (ns) before it spoke on.
 const AT_ONCE_NS: u64 = 2_000_000;
-/// Who answers so seldom, of what is said to it, is told rather than asked: it waits for nothing.
+/// Minimum number of responses per message of a peer that waits for messages. A peer with fewer only receives
+/// notifications.
 const ANSWERS_MIN: f64 = 0.25;
 
-/// What one program kept back from another.
+/// Messages that one program delayed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeptBack {
     /// How often.
@@ -25,9 +27,9 @@ pub struct KeptBack {
     pub ns: u64,
     /// The median (ns).
     pub median_ns: u64,
-    /// Who spoke on when the time was up.
+    /// Program that sent on after the timeout.
     pub by: ProcessId,
-    /// One of those who waited for that.
+    /// One of the peers that waited for it.
     pub from: ProcessId,
 }
 

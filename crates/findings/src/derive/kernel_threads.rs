@@ -5,7 +5,7 @@ use holdup_events::{ProcessId, Trace};
 /// The process from which all kernel threads descend.
 const KTHREADD: u32 = 2;
 
-/// How the kernel names its own threads, for recordings that do not tell whose child a process is.
+/// Name prefixes of the kernel's own threads, for recordings without parent processes.
 const KERNEL_NAMES: [&str; 12] = [
     "kworker/",
     "ksoftirqd/",

@@ -1,4 +1,4 @@
-//! Code that descriptors know for what it is, by the functions on a stack. It judges nothing.
+//! Code whose kind descriptors identify by the functions on a stack.
 
 use std::collections::HashMap;
 
@@ -20,7 +20,7 @@ pub struct KnownStacks<'a> {
 }
 
 impl<'a> KnownStacks<'a> {
-    /// The kinds that `of_runtime` has, of every runtime; `None`: no function of any was seen.
+    /// Kinds that `of_runtime` returns, over all runtimes. `None` if no such function was recorded.
     pub fn new(
         trace: &'a Trace,
         roles: &'a Roles,

@@ -1,5 +1,5 @@
-//! Work that descriptors know for what it is (`[[work]]`): a table that is read from end to end, a regular expression. Its
-//! functions' names say that to few, and a program that computes is told more by it. It judges nothing.
+//! Known kinds of work (`[[work]]` in descriptors), such as a full table scan or a regular expression. Their
+//! functions' names are not self-explanatory, so the descriptor's description is reported.
 
 use std::collections::BTreeMap;
 
@@ -14,17 +14,17 @@ use crate::wording::percent;
 
 /// Less of the useful work than this is not what the program does.
 const SHARE_MIN: f64 = 1.0 / 3.0;
-/// So few samples may be chance.
+/// Minimum number of samples. Fewer may be chance.
 const SAMPLES_MIN: u64 = 50;
 
-/// What much of the useful work is.
+/// A known kind of work that takes much of the useful work.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Known {
-    /// What, as its descriptor says.
+    /// Description, from its descriptor.
     pub what: String,
-    /// What makes it less.
+    /// Advice to reduce it.
     pub advice: String,
-    /// Its part of the useful running time (0 to 1; sampled), with all that it calls.
+    /// Share of the useful running time (0 to 1, sampled), with all callees.
     pub share: f64,
     /// Half the width of its 95 % interval.
     pub error: f64,
@@ -34,7 +34,7 @@ impl Known {
     /// As a sentence.
     pub fn said(&self) -> String {
         let (share, error) = (percent(self.share), percent(self.error));
-        format!("In {share} ± {error} of the useful work {}.", self.what)
+        format!("{share} ± {error} of the useful work {}.", self.what)
     }
 }
 

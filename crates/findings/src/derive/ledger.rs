@@ -1,8 +1,9 @@
-//! The ledger: where every thread-nanosecond went.
+//! The ledger: attribution of all thread time to classes.
 //!
-//! Slices tile each thread's life, so the classes sum to it exactly. All is exact but how running time splits into
-//! the classes of [`Class::ON_CPU`], which is sampled (`split.rs`), and which class a wait belongs to where a runtime's
-//! code decides that and only some stacks of such waits were taken (`roles`).
+//! Slices cover each thread's life without gaps, so the classes sum to it exactly. All times are exact, with
+//! two exceptions. Running time is split into the classes of [`Class::ON_CPU`] by samples (`split.rs`). If a
+//! runtime's code decides a wait's class and only some stacks were recorded, the class is estimated
+//! (`roles`).
 
 use holdup_events::event::WakeContext;
 use holdup_events::tables::{Slice, Steal, ThreadState, Wakeup};
@@ -22,7 +23,7 @@ pub type ByClass = [u64; CLASSES];
 pub struct Ledger {
     /// Sum of the lives of all target threads (ns). Equals the sum of `classes`.
     pub total_ns: u64,
-    /// Of all target threads together.
+    /// Total of all target threads.
     pub classes: ByClass,
     /// Half the width of the 95 % interval (ns) of each class, as in [`Class::ON_CPU`], whose split is sampled.
     /// All the running time if `split_known` is false.
@@ -32,13 +33,13 @@ pub struct Ledger {
     pub split_known: bool,
     /// On-CPU samples that the split rests on.
     pub samples: u64,
-    /// The run-queue class, by who had the CPU meanwhile.
+    /// The run-queue class, by the occupant of the CPU.
     pub run_queue: RunQueueSplit,
     /// Each target thread, the longest-lived first.
     pub threads: Vec<ThreadLedger>,
 }
 
-/// Run-queue delay (ns) by what the CPU did meanwhile. Sums to the class.
+/// Run-queue delay (ns), by the CPU's occupant. Sums to the class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunQueueSplit {
     /// Ran threads of the traced program.
@@ -54,9 +55,9 @@ pub struct RunQueueSplit {
 /// One thread's share.
 #[derive(Clone, Debug)]
 pub struct ThreadLedger {
-    /// Whose.
+    /// The thread.
     pub thread: ThreadId,
-    /// Its life within the recording.
+    /// Lifetime of the thread within the recording.
     pub life: Duration,
     /// Sums to `life`.
     pub classes: ByClass,
@@ -88,7 +89,7 @@ impl Ledger {
         Class::ON_CPU.iter().map(|class| self.of(*class)).sum()
     }
 
-    /// Half the width of the 95 % interval of a class's time (ns); 0 where it is exact.
+    /// Half the width of the 95 % confidence interval of a class's time (ns). 0 if it is exact.
     pub fn error_ns(&self, class: Class) -> u64 {
         let part = Class::ON_CPU.iter().position(|sampled| *sampled == class);
         part.filter(|_| self.split_known).map_or(0, |part| self.split_error_ns[part])
@@ -120,7 +121,7 @@ impl RunQueueSplit {
         self.idle_ns += length.saturating_sub(own + others);
     }
 
-    /// Takes off what was there earlier.
+    /// Subtracts an earlier state.
     pub(super) fn subtract(&mut self, earlier: RunQueueSplit) {
         self.own_ns = self.own_ns.saturating_sub(earlier.own_ns);
         self.others_ns = self.others_ns.saturating_sub(earlier.others_ns);
@@ -233,7 +234,7 @@ impl Walk<'_> {
             }
             first = false;
         }
-        // The tables promise slices that tile the life; what a damaged recording leaves open is not known.
+        // The tables promise slices without gaps. Gaps in a damaged recording count as unknown.
         let told: u64 = sums.classes.iter().sum();
         sums.classes[Class::Unknown as usize] += life.0.saturating_sub(told);
         sums
@@ -247,15 +248,16 @@ pub(super) fn class_of_blocked(
     wakeups: &mut &[Wakeup],
 ) -> Class {
     let class = roles.class_of_wait(trace, slice);
-    // Whether a poll with a time-out was a sleep, its end has to say; a runtime knows that it has nothing to do.
+    // Whether a poll with a timeout was a sleep is decided by its end, unless the runtime reported that it
+    // was idle.
     let is_guess =
         matches!(class, Class::WorkWait | Class::NetWait) && roles.told.class_of_wait(slice).is_none();
     let by_timer = is_guess && is_multiplex(trace, slice) && woken_by_timer(slice, wakeups);
     if by_timer { Class::Sleep } else { class }
 }
 
-/// The class that all of a target thread's slice belongs to; `None` while it runs: samples divide that. `wakeups` are the
-/// thread's; those up to the slice's end are consumed.
+/// Class of a target thread's whole slice. `None` while it runs, because samples divide running time.
+/// `wakeups` are the thread's. The ones up to the slice's end are consumed.
 pub fn class_of_slice(facts: (&Trace, &Roles), slice: &Slice, wakeups: &mut &[Wakeup]) -> Option<Class> {
     match slice.state {
         ThreadState::Running => None,
@@ -265,7 +267,7 @@ pub fn class_of_slice(facts: (&Trace, &Roles), slice: &Slice, wakeups: &mut &[Wa
     }
 }
 
-/// It waits for several descriptors, or for its timeout.
+/// Whether the thread waits for several descriptors, or for the timeout.
 pub(super) fn is_multiplex(trace: &Trace, slice: &Slice) -> bool {
     trace.wait(slice.wait).reason == WaitReason::Multiplex
 }
@@ -289,7 +291,7 @@ pub(super) fn steals_of(steals: &[Steal], thread: ThreadId) -> &[Steal] {
     &steals[from..behind]
 }
 
-/// What was stolen of the slice that starts at `start` (ns). Consumes the rows up to it.
+/// Steal time of the slice that starts at `start` (ns). Consumes the rows up to it.
 pub(super) fn stolen(steals: &mut &[Steal], start: holdup_events::Timestamp) -> u64 {
     while let Some((steal, rest)) = steals.split_first() {
         if steal.slice_start > start {

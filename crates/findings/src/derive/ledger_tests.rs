@@ -72,7 +72,7 @@ fn a_poll_that_its_timer_ended_is_a_sleep() {
     trace.wakeups = Wakeups::freeze(vec![wakeup(10, WakeContext::Timer), wakeup(50, WakeContext::Thread)], 1);
     let ledger = ledger::derive(&trace);
     assert_eq!((ledger.of(Class::Sleep), ledger.of(Class::WorkWait)), (10, 30));
-    // A runtime that says that it has nothing to do until then is idle.
+    // A runtime that reports no work until then is idle.
     trace.names = vec![TellName { kind: SpanKind::Idle, text: "eio.suspend_domain".into() }];
     trace.lanes = vec![Lane { events: 1, matched: 1, ..Lane::default() }];
     trace.spans = Spans::freeze(vec![SpanRow { end: Timestamp(12), ..SpanRow::default() }]);

@@ -1,27 +1,28 @@
-//! What the runtimes' own words say of collections: which spans are one, of which generation, and what counters count.
+//! Meaning of each runtime's span, mark and counter names: collections, their generation, and heap sizes.
 //!
-//! A runtime is told by the first word of its lanes' `runtime`.
+//! The first word of a lane's `runtime` identifies the runtime.
 
 /// Which part of the heap a collection is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Generation {
-    /// What was allocated of late.
+    /// Recently allocated objects.
     Young,
     /// All of it, or a whole cycle of work on it.
     Old,
 }
 
-/// Of a runtime in which several threads take part in a collection, and one leads it.
+/// Whether several threads take part in a collection of this runtime, and one leads it.
 pub(super) fn is_led(runtime: &str) -> bool {
     runtime.starts_with("ocaml")
 }
 
-/// Of a runtime whose lanes may have a second thread, which answers while the first is blocked in a call.
+/// Whether a lane of this runtime may have a second thread, which answers while the first is blocked in a
+/// call.
 pub(super) fn has_deputies(runtime: &str) -> bool {
     runtime.starts_with("ocaml ") && !runtime.starts_with("ocaml eventlog")
 }
 
-/// Of a runtime whose threads try again and again, running, while another one leads.
+/// Whether this runtime's threads retry in a loop while another thread leads.
 pub(super) fn retries(runtime: &str) -> bool {
     has_deputies(runtime)
 }
@@ -31,7 +32,7 @@ pub(super) fn leads(name: &str) -> bool {
     matches!(name, "stw_leader" | "stw/leader")
 }
 
-/// Which collection a span is one of; several of one are counted as several.
+/// Generation of a collection's span. `None` for other spans. Each of several spans of one collection counts.
 pub(super) fn generation(runtime: &str, name: &str) -> Option<Generation> {
     use Generation::{Old, Young};
     match (runtime.split(' ').next().unwrap_or(""), name) {
@@ -45,30 +46,30 @@ pub(super) fn generation(runtime: &str, name: &str) -> Option<Generation> {
         ("hotspot", "Minor Collection") => Some(Young),
         ("hotspot", "Major Collection" | "Garbage Collection") => Some(Old),
         ("hotspot", name) if name.starts_with("Pause Young") => Some(Young),
-        // A cycle that marks beside the program has one; a full collection is one.
+        // A concurrent mark cycle has one of these pauses, and a full collection is one.
         ("hotspot", "Pause Full" | "Pause Remark" | "Pause Final Mark") => Some(Old),
         _ => None,
     }
 }
 
-/// Which collection a mark is one of: probes say by marks of which generation a collection is, and a log has marks for collections of
-/// which it does not have the length.
+/// Generation of a collection's mark. Probes report the generation of a collection by marks. Logs have marks
+/// for collections of unknown length.
 pub(super) fn marked_generation(runtime: &str, name: &str) -> Option<Generation> {
     (runtime == "ghc" || runtime == "hotspot").then(|| generation(runtime, name)).flatten()
 }
 
-/// What a counter's value adds to.
+/// Total that a counter's value adds to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Counts {
     /// Bytes allocated since the value before.
     Allocated,
     /// Bytes that survived, since the value before.
     Promoted,
-    /// The heap's size, in units of so many bytes.
+    /// Size of the heap, in units of this number of bytes.
     Heap(u64),
 }
 
-/// What a counter counts.
+/// Meaning of a counter.
 pub(super) fn counts(name: &str) -> Option<Counts> {
     match name {
         "minor_allocated" | "allocated_bytes" => Some(Counts::Allocated),
