@@ -90,7 +90,7 @@ struct {
 #define SIZE_3 2    /* the third is a size in bytes, or a number of events */
 #define SIZE_2 4    /* the second is one */
 #define AMOUNT 8    /* the result is a number of bytes or events */
-#define OP_2 16     /* the second says what is to be done */
+#define OP_2 16     /* the second argument is the operation */
 #define OP_1 32     /* the first does */
 #define SIZE_4 64   /* the fourth is a size */
 

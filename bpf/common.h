@@ -15,15 +15,15 @@
 struct configuration {
 	__u32 follow_all;        /* every process with an address space is a target */
 	__u32 recorder_tgid;     /* never a target */
-	__u32 blocked_stacks;    /* of threads that block, and of wakers: 0 none, ~0 all, else as many as `stack_budget` says */
+	__u32 blocked_stacks;    /* stacks of blocking threads and of wakers: 0 none, ~0 all, else limited by `stack_budget` */
 	__u32 slots_bits;        /* log2 of the slots that a CPU which was online at load has in the main ring */
-	__u32 follow_none;       /* what a target starts is no target */
-	__u32 count_calls;       /* syscalls are counted throughout (calls.h); else in windows */
-	__u32 counters;          /* so many hardware counters are read (counters.h) */
+	__u32 follow_none;       /* children of a target are not targets */
+	__u32 count_calls;       /* syscalls are counted all the time (calls.h), else in windows */
+	__u32 counters;          /* number of hardware counters to read (counters.h) */
 	__u32 places;            /* places of CPUs that were online at load (wire.h) */
 	__u32 spare_places;      /* places for CPUs that come online for the first time later */
 	__u32 spare_bits;        /* log2 of the slots of a spare place */
-	__u32 user_stacks;       /* user stacks are walked; 0 where the kernel refuses programs that do so */
+	__u32 user_stacks;       /* user stacks are walked, 0 if the kernel rejects such programs */
 };
 const volatile struct configuration configuration SEC(".rodata.configuration") = {};
 
@@ -93,7 +93,7 @@ struct blocked_lately {
 };
 #define BLOCKED_LATELY 64 /* a power of two */
 #define SENT_LATELY_BITS 6
-#define KNOWN_TARGETS 16 /* processes that hand a CPU back and forth are few; a power of two */
+#define KNOWN_TARGETS 16 /* processes that alternate on a CPU are few (a power of two) */
 
 /*
  * Number of scratch slots per kind of user-space probe that takes stacks. Limits the concurrent probes on a
@@ -126,7 +126,7 @@ struct per_cpu {
 	struct raw_ration alloc_raws;
 	struct raw_ration short_raws;
 	struct raw_ration birth_raws;
-	__u64 faults_at[2];      /* what the events of minor and of major faults had counted when the last was drawn (paging.h) */
+	__u64 faults_at[2];      /* counts of the minor and major fault events at the last sample (paging.h) */
 	__u64 faults_generation; /* of the event of minor faults */
 	__u64 call_interrupt_ns;      /* when the interrupt began that another CPU asked for (paging.h) */
 	__u64 call_interrupt_flushes; /* it was for a shootdown */
@@ -207,7 +207,7 @@ static __always_inline bool is_target_tgid(__u32 tgid)
 static __always_inline bool is_target(struct task_struct *task, struct per_cpu *cpu)
 {
 	__u32 tgid = task->tgid;
-	__u32 generation = targets_generation; /* before the look: who leaves meanwhile is looked up again */
+	__u32 generation = targets_generation; /* before the look-up: a concurrent change causes another look-up */
 	struct known_target *known;
 
 	if (!tgid)

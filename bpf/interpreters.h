@@ -44,9 +44,9 @@ struct interpreter_layout {
 	__u32 threads;        /* in that: the first thread's state */
 	__u32 thread_next;    /* in a thread's state: the next one's */
 	__u32 thread_id;      /* pthread_self() */
-	__u32 thread_frame;   /* the innermost frame, or what points to it */
-	__u32 frame_through;  /* in what points to it; INTERPRETER_DIRECTLY: nothing is between */
-	__u32 frame_bytes;    /* how many of a frame are looked at: FRAME_BYTES_MAX at the most */
+	__u32 thread_frame;   /* the innermost frame, or the object that points to it */
+	__u32 frame_through;  /* in that object: the pointer to the frame. INTERPRETER_DIRECTLY: no object in between */
+	__u32 frame_bytes;    /* bytes of a frame that are read, at most FRAME_BYTES_MAX */
 	__u32 frame_code;
 	__u32 frame_caller;
 	__u32 frame_at;

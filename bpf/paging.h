@@ -181,8 +181,8 @@ int on_counts(struct bpf_iter__task *ctx)
 
 /* The current window for sampling minor faults (crates/capture/src/bpf/fault_draws.rs). */
 struct fault_window {
-	__u64 end_ns;     /* it may be closed later: what is drawn then does not count */
-	__u64 weight_256; /* each fault in it stands for so many 256ths of one */
+	__u64 end_ns;     /* the window may be closed later, and later samples do not count */
+	__u64 weight_256; /* number of faults that each fault in it represents, times 256 */
 	__u64 generation; /* of the event, which counts from 0 */
 };
 

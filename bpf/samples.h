@@ -91,7 +91,7 @@ int on_sample(struct bpf_perf_event_data *ctx)
 		sampled(ctx, cpu, task, true, now);
 	else if (task->signal->nr_threads > 1)
 		sampled_with_registers(ctx, cpu, task, now);
-	else /* whose memory nobody shares */
+	else /* its memory is not shared */
 		sampled(ctx, cpu, task, false, now);
 	probe_end(cpu, PROBE_SAMPLE, began);
 	return 0;

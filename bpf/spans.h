@@ -23,7 +23,7 @@ struct place_guard {
 	__u32 in_window;
 	__u32 per_second_max;
 	__u32 disarmed;
-	__u32 has_condition; /* only passes with certain arguments are told */
+	__u32 has_condition; /* only hits with certain arguments are recorded */
 };
 
 struct {

@@ -60,7 +60,7 @@ struct {
 /* Where an interpreter that has a frame for each function has what (hotspot.h). */
 struct frame_interpreter {
 	__u64 start;          /* its code */
-	__u64 bytes;          /* of that; 0: there is no such interpreter */
+	__u64 bytes;          /* its length, 0 if there is no such interpreter */
 	__s32 frame_function; /* from a frame's pointer on: the pointer to its function */
 	__s32 frame_at;       /* the pointer to the instruction where it called another one */
 	__u32 function_code;  /* in the function: the pointer to what holds its instructions */
@@ -71,7 +71,7 @@ struct stack_scratch {
 	struct wire_stack head;
 	__u64 addresses[STACK_FRAMES_MAX];
 	struct frame_interpreter interpreter; /* of the process that the stack is of */
-	struct unwind_state leaf; /* registers where the walk begins; not on the BPF stack, which is small */
+	struct unwind_state leaf; /* registers at the start of the walk, not on the small BPF stack */
 };
 
 /*

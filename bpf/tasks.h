@@ -21,13 +21,13 @@ enum { TASK_WAITS = 0, TASK_GOES_ON = 1 };
 struct task_guard {
 	__u64 window_start_ns;
 	__u32 in_window;
-	__u32 per_second_max; /* passes beyond which looking ends */
+	__u32 per_second_max; /* maximum number of hits per second, beyond which the window is closed */
 	__u32 closed;
-	__u32 generation;     /* of the window: what began to wait in another one may have gone on meanwhile */
+	__u32 generation;     /* of the window: a wait from an earlier window may have ended unrecorded */
 	__u64 opened_ns;      /* when the window began */
-	__u8 woken;           /* the register in which, where a task goes on, the address of what says which is */
+	__u8 woken;           /* where a task is woken: the register with the address of an object that points to the task */
 	__u8 pad[3];
-	__u32 woken_task_at;  /* where it says that */
+	__u32 woken_task_at;  /* offset of the task pointer in that object */
 };
 
 struct {

@@ -32,8 +32,8 @@ enum unwind_kind {
 	UNWIND_PLT = 3,    /* CFA = sp + 8 + (ip & 15 >= cfa ? 8 : 0) */
 	UNWIND_DEREF = 4,  /* CFA = *(bp + cfa * 8), the caller's bp at *bp: realigned stacks */
 	UNWIND_SIGNAL = 5, /* the kernel's signal frame is at sp */
-	UNWIND_STOP = 6,   /* nobody called this: the thread's root */
-	UNWIND_BAD = 7,    /* a rule that rows cannot say */
+	UNWIND_STOP = 6,   /* the thread's root, without a caller */
+	UNWIND_BAD = 7,    /* a rule that rows cannot express */
 	/* Code that switched to another stack (OCaml 5: C on the system stack, OCaml on its fibers' stacks). A
 	 * word of this stack points to the caller's. The lower byte of cfa is at, the upper one behind, both
 	 * signed and times 8. */
@@ -74,14 +74,14 @@ struct unwind_mapping {
 	wire_u64 end;
 	wire_u64 base;      /* ip - base is the pc of rows */
 	wire_u32 first_row;
-	wire_u32 rows;      /* 0: none; frame pointers. UNWIND_PENDING: they are being made */
+	wire_u32 rows;      /* 0: none, use frame pointers. UNWIND_PENDING: not compiled yet */
 };
 
 /* Executable mappings of one process, sorted by start. */
 struct unwind_process {
 	wire_u32 count;
-	wire_u32 generation; /* never 0; another one for other mappings: tells whether a row that was found still holds */
-	unwind_row lent;     /* of a binary that lends frames to code without rows of others (GHC's runtime); 0: none does */
+	wire_u32 generation; /* never 0, changes with the mappings, so that cached rows become invalid */
+	unwind_row lent;     /* row of a binary that lends frames to other code without rows (GHC's runtime), 0 if none */
 	struct unwind_mapping mappings[UNWIND_MAPPINGS_MAX];
 };
 
@@ -90,8 +90,8 @@ struct unwind_state {
 	wire_u64 sp;
 	wire_u64 bp;
 	wire_u64 bx;      /* of the leaf */
-	wire_u64 bx_at;   /* where it was saved since: 0: it was not, UNWIND_BX_LOST: nobody knows. Few frames need it: it is not read */
-	wire_u32 exact;   /* 1: ip is the next instruction; 0: a return address, the call is just before */
+	wire_u64 bx_at;   /* where it was saved since, 0: not saved, UNWIND_BX_LOST: unknown. Read only on use, which is rare */
+	wire_u32 exact;   /* 1: ip is the next instruction. 0: ip is a return address, after the call */
 	wire_u32 via;     /* enum wire_via: how this frame was found */
 	wire_u32 mapping; /* index of the last mapping found: callers are often in the same */
 	wire_u32 depth;   /* frames before this one */
@@ -307,7 +307,7 @@ UNWIND_FUNCTION int unwind_by_scan(struct unwind_state *state, const struct unwi
 /* Results of unwind_by_frame_pointer for its caller, in addition to enum wire_end. This avoids a nested call. */
 enum unwind_next {
 	UNWIND_SCAN = 256,         /* scan the stack */
-	UNWIND_SCAN_OR_ROOT = 257, /* the same; where that finds nothing, this was the root */
+	UNWIND_SCAN_OR_ROOT = 257, /* the same, but if the scan finds nothing, this is the root */
 };
 
 /*

@@ -46,7 +46,7 @@ static __always_inline __u32 anonymous_kind(struct file *file)
 
 	if (bpf_probe_read_kernel_str(text, sizeof(text), name) < 0)
 		return WIRE_OBJECT_ANON;
-	if (text[0] == '[') { /* newer kernels name them "[eventfd]"; older ones have no brackets around some */
+	if (text[0] == '[') { /* newer kernels use names like "[eventfd]", older ones omit some brackets */
 		__builtin_memmove(text, text + 1, 6);
 		text[6] = 0;
 	}
@@ -242,7 +242,7 @@ static __always_inline __u64 futex_timeout(const struct call *call)
 	__u32 op = call->arguments[1], cmd = FUTEX_CMD(op);
 	__u64 meaning;
 
-	if (cmd == 0) /* FUTEX_WAIT; the others take a moment */
+	if (cmd == 0) /* FUTEX_WAIT takes a duration, the others a point in time */
 		meaning = WIRE_TIMEOUT_AFTER;
 	else if (cmd == 6 || (op & FUTEX_CLOCK_REALTIME)) /* FUTEX_LOCK_PI knows no other clock */
 		meaning = WIRE_TIMEOUT_UNTIL_DATE;
@@ -255,7 +255,7 @@ static __always_inline __u64 sleep_timeout(const struct call *call)
 {
 	__u64 meaning = WIRE_TIMEOUT_AFTER;
 
-	if (call->arguments[1] & TIMER_ABSTIME) /* CLOCK_MONOTONIC is 1, CLOCK_REALTIME 0; others are not known */
+	if (call->arguments[1] & TIMER_ABSTIME) /* CLOCK_MONOTONIC is 1, CLOCK_REALTIME 0, other clocks are not supported */
 		meaning = call->arguments[0] == 1   ? WIRE_TIMEOUT_UNTIL
 			  : call->arguments[0] == 0 ? WIRE_TIMEOUT_UNTIL_DATE
 						    : 0;

@@ -49,7 +49,7 @@ enum wire_kind {
 	WIRE_SAMPLE_USER = 14,   /* struct wire_sample_user: a sample in user mode */
 	WIRE_ALLOCATED = 15,     /* struct wire_allocated */
 	WIRE_FREED = 16,         /* struct wire_freed */
-	WIRE_THREAD_COUNTS = 17, /* struct wire_thread_counts; from the task iterator: not numbered */
+	WIRE_THREAD_COUNTS = 17, /* struct wire_thread_counts, without a number if from the task iterator */
 	WIRE_FAULT = 18,         /* struct wire_fault */
 	WIRE_PLACE = 19,         /* struct wire_place */
 	WIRE_COUNTERS = 20,      /* struct wire_counters, behind the sample of the same time */
@@ -80,7 +80,7 @@ struct wire_header {
 
 /* A place of the main ring. */
 struct wire_slot {
-	wire_u32 complete; /* position + 1, modulo 2^32, once the record is whole; positions count from 0 for ever */
+	wire_u32 complete; /* position + 1, modulo 2^32, once the record is complete. Positions increase from 0 */
 	wire_u32 bytes;    /* of the record */
 	wire_u8 record[WIRE_RECORD_MAX];
 };
@@ -98,13 +98,13 @@ struct wire_slot {
  */
 struct wire_ring_ends {
 	wire_u64 taken;            /* positions given out: the kernel's */
-	wire_u64 free_until;       /* ... up to here slots are free, as `read` said when it was looked at last */
-	wire_u64 timers;           /* address of this CPU's struct hrtimer_cpu_base (sched.h); 0: not known */
+	wire_u64 free_until;       /* ... slots up to here are free, by the last value of `read` */
+	wire_u64 timers;           /* address of this CPU's struct hrtimer_cpu_base (sched.h), 0 if unknown */
 	wire_u32 next_seq;         /* of WIRE_STREAM_SCHED */
 	wire_u32 context;          /* nesting bits of interrupt handlers, CONTEXT_* */
 	wire_u64 known_target;     /* the tgid that was met last, and above it the generation in which it is a target */
 	wire_u16 runs[4];          /* of the first programs of enum probe (common.h) */
-	wire_u64 place;            /* where this CPU's part of the ring is: WIRE_PLACE; 0: it has none yet */
+	wire_u64 place;            /* position of this CPU's part of the ring: WIRE_PLACE, 0 if it has none yet */
 	wire_u64 rung;             /* the position at which user space was woken last */
 	wire_u64 read;             /* positions free again: user space's */
 	wire_u64 pad_too[7];
@@ -121,19 +121,19 @@ struct wire_switch {
 	struct wire_header header;
 	wire_u32 prev_tid;
 	wire_u32 next_tid;   /* 0: the CPU goes idle */
-	wire_u32 prev_state; /* raw __state bits; 0 = runnable */
+	wire_u32 prev_state; /* raw __state bits, 0 = runnable */
 	wire_u32 prev_tgid;
 };
 
 struct wire_switch_foreign {
 	struct wire_switch sw;
-	wire_u64 clock_ran_ns; /* as in wire_switch_out; 0 of the idle thread */
+	wire_u64 clock_ran_ns; /* as in wire_switch_out, 0 for the idle thread */
 };
 
 struct wire_switch_out {
 	struct wire_switch sw;
 	wire_u64 exec_ns;  /* se.sum_exec_runtime of prev: excludes stolen time */
-	wire_u64 queue_ns; /* sched_info.run_delay of prev; ~0 if the kernel lacks it */
+	wire_u64 queue_ns; /* sched_info.run_delay of prev, ~0 if the kernel lacks it */
 	/* Length of prev's run by its run queue's clock, up to the last clock update before the switch. 0 if not
 	 * available. */
 	wire_u64 clock_ran_ns;
@@ -152,7 +152,7 @@ enum wire_timeout {
 enum wire_object {
 	WIRE_OBJECT_NONE = 0,
 	WIRE_OBJECT_FUTEX = 1,      /* user address */
-	WIRE_OBJECT_PIPE = 2,       /* inode number; same for both ends */
+	WIRE_OBJECT_PIPE = 2,       /* inode number, the same for both ends */
 	WIRE_OBJECT_SOCKET = 3,     /* inode number of this end */
 	WIRE_OBJECT_FILE = 4,       /* inode number of a regular file or directory */
 	WIRE_OBJECT_DEVICE = 5,     /* inode number of a character device (tty, ...) */
@@ -177,12 +177,12 @@ struct wire_wait {
 	wire_s32 syscall;
 	wire_u32 object_kind; /* enum wire_object */
 	wire_u64 object;
-	wire_u32 op;          /* futex: raw op argument; else the fd, also of who polls for one alone */
-	wire_u32 value;       /* futex: raw val argument; else 0 */
-	wire_u32 owner_tid;   /* glibc mutex owner read at block time, as stored: a number of its PID namespace; 0 unknown */
-	wire_u32 stack_every; /* a stack was taken with probability 1/stack_every; 0: none was */
+	wire_u32 op;          /* futex: raw op argument. Else the fd, also for a poll of a single one */
+	wire_u32 value;       /* futex: raw val argument, else 0 */
+	wire_u32 owner_tid;   /* glibc mutex owner when the thread blocked, as stored: a tid of its PID namespace, 0 if unknown */
+	wire_u32 stack_every; /* a stack was taken with probability 1/stack_every, 0: none */
 	wire_u64 stack;       /* id of a WIRE_STACK record, 0 none */
-	wire_u64 timeout;     /* ns below WIRE_TIMEOUT_SHIFT, enum wire_timeout above; 0: waits without end, or not known */
+	wire_u64 timeout;     /* ns below WIRE_TIMEOUT_SHIFT, enum wire_timeout above. 0: no timeout, or unknown */
 };
 
 struct wire_switch_blocked {
@@ -192,7 +192,7 @@ struct wire_switch_blocked {
 
 enum wire_context {
 	WIRE_CONTEXT_THREAD = 0, /* `waker_tid` did it */
-	WIRE_CONTEXT_TIMER = 1,  /* an hrtimer, or one of the timer wheel; `waker_tid` was interrupted */
+	WIRE_CONTEXT_TIMER = 1,  /* an hrtimer, or one of the timer wheel. `waker_tid` was interrupted */
 	WIRE_CONTEXT_SOFTIRQ = 2,
 	WIRE_CONTEXT_IRQ = 3,
 };
@@ -206,7 +206,7 @@ struct wire_waking {
 	 * raised by its own syscall
 	 */
 	wire_s32 waker_syscall;
-	wire_u32 stack_every;      /* as in struct wire_wait; 0 too if no thread of the program is the waker */
+	wire_u32 stack_every;      /* as in struct wire_wait, also 0 if the waker is not a thread of the program */
 	wire_u64 waker_object;     /* futex address if the waker is in futex(2), else 0 */
 	wire_u64 stack;            /* waker's stack, 0 none */
 };
@@ -266,7 +266,7 @@ enum wire_end {
 	WIRE_END_ROOT = 1,             /* the thread's root: complete */
 	WIRE_END_TOO_DEEP = 2,
 	WIRE_END_UNREADABLE = 3,       /* stack memory that is not resident, or no memory at all */
-	WIRE_END_NO_RULE = 4,          /* .eh_frame says it in a way that rows cannot */
+	WIRE_END_NO_RULE = 4,          /* .eh_frame has a rule that rows cannot express */
 	WIRE_END_UNKNOWN_MAPPING = 5,  /* an address in no known executable mapping */
 	WIRE_END_NO_TABLES = 6,        /* the process's mappings are not known yet */
 	WIRE_END_NO_FRAME_POINTER = 7, /* code without rows, and bp is no frame pointer */
@@ -275,7 +275,7 @@ enum wire_end {
 
 struct wire_stack {
 	struct wire_header header;
-	wire_u64 id;            /* hash of tgid and addresses; never 0 */
+	wire_u64 id;            /* hash of tgid and addresses, never 0 */
 	wire_u32 tgid;
 	wire_u16 kernel_frames; /* first in `addresses` */
 	wire_u16 user_frames;
@@ -301,30 +301,30 @@ struct wire_thread {
 	struct wire_header header;
 	wire_u32 tid;
 	wire_u32 tgid;
-	wire_u32 other_tid; /* WIRE_FORK: who forked; WIRE_EXEC: the number that the thread had before, if another; else 0 */
+	wire_u32 other_tid; /* WIRE_FORK: the forking thread. WIRE_EXEC: the thread's tid before, if different. Else 0 */
 	wire_u32 target;     /* 1: belongs to the traced program */
 	char name[16];       /* comm, zero-padded */
 	wire_u32 cpus_allowed; /* on how many CPUs it may run */
-	wire_u32 inner_tid;    /* its number in the PID namespace of its own; 0: it is in the first */
+	wire_u32 inner_tid;    /* its tid in its own PID namespace, 0 if that is the initial one */
 };
 
 /* A sampled allocation is freed. */
 struct wire_freed {
 	struct wire_header header;
-	wire_u32 tid;      /* who freed it */
+	wire_u32 tid;      /* the freeing thread */
 	wire_u32 tgid;
 	wire_u64 address;
 };
 
 /* A sampled allocation. */
 struct wire_allocated {
-	struct wire_freed freed; /* the same of who allocates, and of where it lies */
+	struct wire_freed freed; /* the allocating thread, and the block's address */
 	wire_u64 bytes;          /* as asked for */
-	wire_u64 every_bytes;    /* one byte in so many is drawn */
+	wire_u64 every_bytes;    /* mean sampling interval in bytes */
 	wire_u64 stack;          /* id of a WIRE_STACK record, 0 none */
 };
 
-#define WIRE_PLACE_DISARMED 0x01 /* it is passed too often: this is the last that is told of it in this process */
+#define WIRE_PLACE_DISARMED 0x01 /* hit too often: the last record of this place in this process */
 
 /* A thread passed a place at which spans of its runtime begin or end. */
 struct wire_place {
@@ -335,18 +335,18 @@ struct wire_place {
 	wire_u32 pad;
 };
 
-#define WIRE_TASKS_CLOSED 0x01 /* they wait too often: no wait of this process is told until user space looks again */
+#define WIRE_TASKS_CLOSED 0x01 /* waits are too frequent, and not recorded until user space reopens the window */
 
 /* A task of a runtime went on that had waited for a lock. */
 struct wire_task_wait {
 	struct wire_header header; /* when it was made to go on */
-	wire_u32 tid;         /* who did that */
+	wire_u32 tid;         /* the thread that ended the wait */
 	wire_u32 tgid;
-	wire_u64 since_ns;    /* when it began to wait; of one that did so before it was looked at, when looking began */
-	wire_u64 object;      /* address of what it waited for; 0: it began before */
+	wire_u64 since_ns;    /* start of the wait, or of the window if the wait began earlier */
+	wire_u64 object;      /* address of the object waited for, 0 if the wait began before the window */
 	wire_u64 stack;       /* id of a WIRE_STACK record, 0 none: where it began */
 	wire_u64 waker_stack; /* ... and where it was made to go on */
-	wire_u32 waiter_tid;  /* the thread that the task was on when it began; `tid` if that is not known */
+	wire_u32 waiter_tid;  /* the task's thread when the wait began, `tid` if unknown */
 	wire_u32 pad;
 };
 
@@ -358,7 +358,7 @@ struct wire_counters {
 	wire_u32 tid;
 	wire_u32 tgid;
 	wire_u64 ran_ns; /* between the two */
-	wire_u64 values[WIRE_COUNTERS_MAX]; /* as user space has opened them; ~0: did not count meanwhile */
+	wire_u64 values[WIRE_COUNTERS_MAX]; /* in the order in which user space opened them, ~0: did not count */
 };
 
 /* How an argument is compared with a number. */
@@ -379,7 +379,7 @@ struct wire_comparison {
 	wire_u8 bytes;     /* of its register, the lowest: 1, 2, 4 or 8 */
 	wire_u8 is_signed;
 	wire_u8 relation;  /* enum wire_relation */
-	wire_u8 is_last;   /* of those that have to hold together; behind it is an alternative */
+	wire_u8 is_last;   /* last comparison of a conjunction. An alternative follows */
 	wire_u8 pad[3];
 };
 
@@ -393,7 +393,7 @@ struct wire_condition {
 };
 
 struct wire_snapshot {
-	struct wire_thread thread; /* header.flags: as for a switch; other_tid = real_parent's tgid */
+	struct wire_thread thread; /* header.flags: as for a switch. other_tid: real_parent's tgid */
 	wire_u64 start_ns;         /* CLOCK_BOOTTIME start of the thread */
 	wire_u64 exec_ns;
 	wire_u64 queue_ns;
@@ -402,14 +402,14 @@ struct wire_snapshot {
 	struct wire_wait wait;
 };
 
-#define WIRE_COUNTS_LAST 0x01 /* the thread's last; else from the task iterator */
+#define WIRE_COUNTS_LAST 0x01 /* the thread's last record, else from the task iterator */
 
 /* What the kernel counted in the life of a thread. */
 struct wire_thread_counts {
 	struct wire_header header;
 	wire_u32 tid;
 	wire_u32 tgid;
-	wire_u64 start_ns;         /* CLOCK_BOOTTIME start of the thread: tells its bearers of a tid apart */
+	wire_u64 start_ns;         /* CLOCK_BOOTTIME start of the thread, which distinguishes threads with the same tid */
 	wire_u64 minor_faults;
 	wire_u64 major_faults;
 };
@@ -423,15 +423,15 @@ struct wire_fault {
 	wire_u32 tid;
 	wire_u32 tgid;
 	wire_u64 address;    /* that was touched */
-	wire_u64 stands_for; /* so many faults of its CPU since the one drawn before, itself included; in windows so many times more */
+	wire_u64 stands_for; /* faults of its CPU since the previous sample, itself included. In windows, times their weight */
 	wire_u64 stack;      /* id of a WIRE_STACK record, 0 none */
 };
 
 enum wire_paging {
 	WIRE_SHOOTDOWN_SENT = 1,      /* it asked other CPUs to forget translations, and waited for them */
-	WIRE_SHOOTDOWN_INTERRUPT = 2, /* it was interrupted to forget them; ns: how long the handler took */
+	WIRE_SHOOTDOWN_INTERRUPT = 2, /* it was interrupted for a TLB flush. ns: time of the handler */
 	WIRE_HUGE_PAGE = 3,           /* pages were put together into a huge one */
-	WIRE_RECLAIM_LIMIT = 4,       /* it took memory back itself, since its memory cgroup was at its limit; ns: how long */
+	WIRE_RECLAIM_LIMIT = 4,       /* direct reclaim, because its memory cgroup was at its limit. ns: duration */
 	WIRE_RECLAIM_DIRECT = 5,      /* the same, since the machine's memory was full */
 };
 
@@ -439,7 +439,7 @@ enum wire_paging {
 struct wire_paging_key {
 	wire_u32 tid;
 	wire_u32 what;    /* enum wire_paging */
-	wire_s32 syscall; /* of WIRE_SHOOTDOWN_SENT and the reclaims: -1 none (a fault); else 0 */
+	wire_s32 syscall; /* for WIRE_SHOOTDOWN_SENT and the reclaims: -1 if none (a fault), else 0 */
 	wire_u32 pad;
 };
 
@@ -460,7 +460,7 @@ struct wire_call_key {
 	wire_u32 tid;
 	wire_s32 syscall;
 	wire_u32 object_kind; /* enum wire_object of the descriptor in the first argument */
-	wire_u32 op;          /* what is asked of ioctl, fcntl, futex; which clock; else 0 */
+	wire_u32 op;          /* operation of ioctl, fcntl, futex, or the clock id, else 0 */
 	wire_u64 object;
 };
 
@@ -479,7 +479,7 @@ struct wire_call_sums {
 	wire_u64 time_ns;      /* of `timed` calls, from entry to return */
 	wire_u64 time_max_ns;
 	wire_u64 timed;
-	wire_u64 error_count;  /* how often `error`; other errors are in a map of their own */
+	wire_u64 error_count;  /* number of `error` results. Other errors are in their own map */
 	wire_u32 tgid;
 	wire_u32 error;
 	wire_u32 asked[WIRE_SIZE_BUCKETS];   /* size argument, of calls that have one */
@@ -522,7 +522,7 @@ struct wire_object_name {
 	wire_u16 side;        /* enum wire_side */
 	wire_u8 local[16];    /* address: 4 bytes of IPv4, 16 of IPv6 */
 	wire_u8 peer[16];
-	wire_u64 peer_object; /* of a unix socket: inode number of the other end; 0 not known */
+	wire_u64 peer_object; /* unix socket: inode number of the peer, 0 if unknown */
 	/*
 	 * For a file, its name, its directory's, and so on upwards. For a unix socket, the address of its
 	 * listener, in one piece.
