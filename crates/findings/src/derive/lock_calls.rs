@@ -1,10 +1,11 @@
-//! What locks themselves cost running threads: the calls that take them and let them go.
+//! CPU cost of locks: the calls that acquire and release them.
 //!
-//! A lock that nobody waits for is taken without the kernel, in some nanoseconds. One that is waited for is paid with
-//! futex(2) for each sleep and each wakeup, and with cache lines that go to and fro. Samples in such a call count for
-//! the locks that threads were seen to wait for, or to wake others from, at the same place of the program; where that
-//! is several, each has its part of the waits. Which functions are such calls, descriptors say (role `lock`, on a CPU);
-//! what they do at the lock's word is seen without (`lock_lines`).
+//! An uncontended lock is acquired without the kernel, in a few nanoseconds. A contended lock costs a
+//! futex(2) call per sleep and per wakeup, and cache-line transfers.
+//!
+//! Samples in such a call count for the locks that threads waited for, or woke waiters of, at the same place
+//! of the program. If there are several, each gets its share of the waits. Descriptors define these functions
+//! (role `lock`, on CPU). Accesses to the lock's word are found without them (`lock_lines`).
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -27,7 +28,7 @@ pub struct LockCalls<'a> {
     places: BTreeMap<FrameId, Counts>,
     /// The same of all places.
     all: Counts,
-    /// What the locks' words cost.
+    /// Cost of the locks' cache lines.
     lines: LockLines,
 }
 
@@ -54,15 +55,15 @@ impl Counts {
 /// Which samples count for a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Calls {
-    /// In the kernel, and in functions that are called for no other end: a lock that nobody waits for never goes there. And
-    /// the way of the lock's word from another CPU.
+    /// Samples in the kernel, in functions that only run under contention, and in transfers of the word's
+    /// cache line. An uncontended lock has none of them.
     Contended,
-    /// And in the functions that take it and let it go.
+    /// The same, and samples in the functions that acquire and release the lock.
     Whole,
 }
 
 impl<'a> LockCalls<'a> {
-    /// Looks at all waits on futexes.
+    /// Evaluates all futex waits.
     pub fn new(trace: &'a Trace, locks: &LockIndex, roles: &Roles) -> LockCalls<'a> {
         let calls = |contended| if contended { Calls::Contended } else { Calls::Whole };
         let code: Vec<Option<Calls>> =
@@ -90,7 +91,7 @@ impl<'a> LockCalls<'a> {
         LockCalls { trace, own, code, places, all, lines: LockLines::new(trace, locks) }
     }
 
-    /// Of each sample, which share (0 to 1) of it is for that lock.
+    /// Share (0 to 1) of each sample that belongs to that lock.
     pub fn shares(&self, lock: u32, calls: Calls) -> impl Fn(&SampleRow) -> f64 + '_ {
         let mut of_stack: HashMap<StackId, (Option<FrameId>, Option<Calls>)> = HashMap::new();
         for sample in &self.trace.samples {
@@ -116,15 +117,15 @@ impl<'a> LockCalls<'a> {
         }
         match place.and_then(|place| self.places.get(&place)) {
             Some(counts) => counts.share(lock),
-            // It is in futex(2), and no stack says for what.
+            // The sample is in futex(2), and no stack identifies the lock.
             None if in_futex && place.is_none() => self.all.share(lock),
             None => 0.0,
         }
     }
 }
 
-/// Where in the program a stack is, and whether it is in a function there that takes or lets go a lock: which set of
-/// calls is the first to have it. Such a function is no place, though it may be in the program's own file.
+/// The program's function that a stack is in, and the first set of calls that contains the stack. A function
+/// that acquires or releases a lock is not a place, even if it is in the program's own binary.
 fn place(
     trace: &Trace,
     (own, code): (&OwnFrames, &[Option<Calls>]),

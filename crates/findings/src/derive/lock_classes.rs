@@ -1,6 +1,6 @@
-//! Locks of which each waiter waits on a word of its own, so that no word says which lock it is. The class of the method
-//! that takes it does, with the class of the program's own method that called it. A lock that two classes take is reported as
-//! two, and two locks of one class as one.
+//! Locks whose waiters each wait on a word of their own, so that no word identifies the lock. The lock is
+//! identified by the class of the method that acquires it, and the class of the program's method that called
+//! it. A lock used by two classes is reported as two locks, and two locks of one class as one.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,39 +12,39 @@ use super::parallel;
 use super::roles::Roles;
 use crate::descriptors::RuleId;
 
-/// So many classes of a rule's locks are told apart, the ones that are waited for longest.
+/// Maximum number of distinct classes per rule, longest wait time first.
 pub(super) const CLASSES_MAX: u64 = 60;
 
 /// Locks of one class.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct LockClass {
-    /// Whose.
+    /// Process of the lock.
     pub process: ProcessId,
-    /// By which rule.
+    /// Rule that identifies the lock.
     pub rule: RuleId,
-    /// Its number among them, from 1 on, the longest waited for first; 0: all that have none.
+    /// Number of the class, from 1 on, longest wait time first. 0: all classes without a number.
     pub number: u64,
 }
 
-/// What the stacks of such waits say.
+/// Lock classes from the stacks of such waits.
 #[derive(Default)]
 pub(super) struct LockClasses {
-    /// Of each stack with which threads waited on such words: the lock; none where it is for something else.
+    /// By stack of a wait on such a word: the lock. `None` if the wait is not for a lock.
     pub of_stack: HashMap<StackId, Option<LockClass>>,
-    /// Of each such word: the lock of the waits whose own stack does not tell, if these are for one.
+    /// By word: the lock for waits without a stack, if they are for a lock.
     pub of_wait: HashMap<WaitId, Option<LockClass>>,
-    /// What each class is called.
+    /// Display name of each class.
     pub names: BTreeMap<LockClass, String>,
 }
 
-/// A rule and the class, as a stack tells.
+/// Rule and class found on a stack.
 type Told = Option<(RuleId, Option<String>)>;
 
 /// With how long they were waited (ns), by word and stack.
 type Waits = HashMap<(WaitId, StackId), (Told, u64)>;
 
 impl LockClasses {
-    /// Looks at all waits of processes that have such locks.
+    /// Evaluates all waits of processes with such locks.
     pub fn derive(trace: &Trace, roles: &Roles) -> LockClasses {
         let by_class: Vec<bool> = roles.descriptors.rules().map(|(_, rule)| rule.by_class).collect();
         let runtimes: Vec<usize> =
@@ -96,8 +96,8 @@ fn add_thread(
 /// Packages of the methods through which others take locks and park.
 const LOCK_PACKAGES: [&str; 3] = ["jdk.internal.misc.", "sun.misc.", "java.util.concurrent.locks."];
 
-/// The class of the innermost method on a stack that is not of a lock itself, and of the program's own where that is
-/// another: `java.util.Hashtable (in shop.Orders)`.
+/// Class of the innermost method on a stack that is not part of a lock. Also the class of the program's own
+/// method if it differs: `java.util.Hashtable (in shop.Orders)`.
 fn class_of(trace: &Trace, places: &mut Places<'_>, stack: StackId) -> Option<String> {
     let class = |frame: FrameId| outer_class(&trace.frames.get(frame.index())?.function);
     let own = places.of(stack).and_then(class);
@@ -145,7 +145,7 @@ fn told(trace: &Trace, roles: &Roles, waits: Waits) -> LockClasses {
     LockClasses { of_stack, of_wait, names: numbers.iter().map(name).collect() }
 }
 
-/// Of each process and rule, its classes in order of the waiting; those that are too many have no number.
+/// Numbers the classes of each process and rule by wait time. Classes beyond the maximum get no number.
 fn numbers<'a>(trace: &Trace, waits: &'a Waits) -> BTreeMap<(ProcessId, RuleId, &'a str), u64> {
     let mut sums: BTreeMap<(ProcessId, RuleId), BTreeMap<&str, u64>> = BTreeMap::new();
     for ((wait, _), (told, ns)) in waits {

@@ -1,5 +1,5 @@
-//! What those who held the contended locks did while others waited for them: ran, were off the CPU, slept, waited
-//! for another lock; and how long it took from a release until the next holder ran. It judges nothing.
+//! Activity of the holders of contended locks while other threads waited: running, off CPU, asleep, or
+//! waiting for another lock. Also the time from a release until the next holder ran.
 
 use std::collections::BTreeMap;
 
@@ -14,63 +14,64 @@ use super::roles::Roles;
 use super::timelines::Timelines;
 use crate::charge::Charge;
 
-/// What a holder does while others wait.
+/// Activity of a holder while other threads wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Holding {
-    /// It runs.
+    /// Running.
     Runs,
-    /// It was given the lock, and is on its way to a CPU.
+    /// Woken to take the lock, but not yet on a CPU.
     Arrives,
-    /// It lost its CPU, or waits for one after a wait of its own.
+    /// Preempted, or runnable after a wait of its own.
     Queues,
-    /// It may not run: its group's quota is used up.
+    /// Throttled: the cgroup's CPU quota is used up.
     Throttled,
-    /// It waits for the lock of that number.
+    /// Blocked on the lock with this number.
     Lock(u32),
-    /// It waits for something else.
+    /// Blocked on another object.
     Waits(HoldKind),
     /// Not known.
     Unknown,
 }
 
-/// A stretch of time in which a holder did one thing while others waited.
+/// A time range in which a holder had one activity while other threads waited.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stretch {
     /// From when.
     pub from: Timestamp,
     /// To when.
     pub to: Timestamp,
-    /// Who held the lock.
+    /// Holder of the lock.
     pub holder: ThreadId,
-    /// What it did.
+    /// Activity of the holder.
     pub holding: Holding,
     /// The CPU that it waited for, if it was in a run queue.
     pub cpu: CpuId,
-    /// What the waiters waited in all (thread-ns).
+    /// Total time of the waiters (thread-ns).
     pub waiting_ns: u64,
-    /// When somebody waited (ns of wall time).
+    /// Time in which at least one thread waited (ns of wall time).
     pub contended_ns: u64,
 }
 
 /// One lock.
 #[derive(Clone, Debug, Default)]
 pub struct LockHolding {
-    /// Its number in the [`LockIndex`].
+    /// Number of the lock in the [`LockIndex`].
     pub lock: u32,
-    /// What threads waited for it (ns).
+    /// Total wait time (ns).
     pub waiting_ns: u64,
-    /// When somebody waited for it (ns of wall time).
+    /// Time in which at least one thread waited (ns of wall time).
     pub contended_ns: u64,
     /// How often it was released to a waiter.
     pub releases: u64,
-    /// Those of them after which the waiter was the next to release it: it was handed over, nobody took it in between.
+    /// Releases after which the woken waiter was the next to release the lock. No other thread acquired it in
+    /// between.
     pub handed: u64,
-    /// While somebody waited, the holder ran: what was waited (thread-ns).
+    /// Wait time of other threads while the holder ran (thread-ns).
     pub run_waiting_ns: u64,
-    /// Running time of holders in the kernel while others waited (ns, sampled), by syscall. In futex(2) they take the lock
-    /// over from whoever slept with it, or wake the next.
+    /// Running time of holders in the kernel while other threads waited (ns, sampled), by syscall. In
+    /// futex(2) they take the lock over from a previous holder, or wake the next one.
     pub calls_ns: BTreeMap<i32, u64>,
-    /// All other stretches in which somebody waited and the holder is known, in time order.
+    /// All other ranges with waiters and a known holder, in time order.
     pub stretches: Vec<Stretch>,
 }
 
@@ -80,19 +81,19 @@ impl LockHolding {
         self.stretches.iter().filter(|one| matches(one.holding)).map(|one| one.waiting_ns).sum()
     }
 
-    /// Wall time of stretches that `matches` in which somebody waited (ns).
+    /// Wall time with waiters in ranges that `matches` accepts (ns).
     pub fn wall_while(&self, matches: impl Fn(Holding) -> bool) -> u64 {
         self.stretches.iter().filter(|one| matches(one.holding)).map(|one| one.contended_ns).sum()
     }
 
-    /// Wall time in which somebody waited for the lock, its next holder was on the way to it, and the CPU that this one waited
-    /// for did nothing else for the program (ns).
+    /// Wall time with waiters in which the next holder was woken but not running (ns). Its CPU ran no other
+    /// thread of the program during this time.
     pub fn on_the_way(&self, timelines: &Timelines) -> u64 {
         let arrivals = self.stretches.iter().filter(|one| one.holding == Holding::Arrives);
         arrivals.map(|one| one.contended_ns.min(without_others(timelines, one))).sum()
     }
 
-    /// What holders spent in the kernel in that syscall while others waited (ns, sampled).
+    /// Holders' time in that syscall while other threads waited (ns, sampled).
     pub fn in_call(&self, syscall: i32) -> u64 {
         self.calls_ns.get(&syscall).copied().unwrap_or(0)
     }
@@ -116,7 +117,7 @@ fn without_others(timelines: &Timelines, one: &Stretch) -> u64 {
     whole.saturating_sub(ran)
 }
 
-/// Locks that are looked into; those behind them hold nobody up for long.
+/// Maximum number of locks to analyze. Further locks are contended only for a short time.
 const LOCKS_MAX: usize = 32;
 
 /// The locks that cost most, by number.
@@ -201,12 +202,12 @@ pub fn charge(
     Charged { waits, held: of_holders(trace, holding, &matches) }
 }
 
-/// What such stretches cost whom.
+/// Cost of such ranges by thread.
 #[derive(Clone, Debug, Default)]
 pub struct Charged {
     /// The waits for the lock.
     pub waits: Charge,
-    /// What the holders did meanwhile.
+    /// Activity of the holders during these waits.
     pub held: Charge,
 }
 
@@ -230,7 +231,7 @@ fn of_holders(trace: &Trace, holding: &LockHolding, matches: &impl Fn(Holding) -
     })
 }
 
-/// How often who was woken by a release was the next to release the lock to a waiter.
+/// Number of releases after which the woken waiter was the next to release the lock to a waiter.
 fn handed(tenures: &[Tenure]) -> u64 {
     let mut seen = tenures.iter().filter(|tenure| tenure.seen).peekable();
     let mut handed = 0;
@@ -240,7 +241,7 @@ fn handed(tenures: &[Tenure]) -> u64 {
     handed
 }
 
-/// Who was woken by the release at `at`.
+/// Waiter that the release at `at` woke.
 fn heir_at(tenures: &[Tenure], at: Timestamp) -> Option<ThreadId> {
     let place = tenures.binary_search_by_key(&at, |tenure| tenure.until).ok()?;
     Some(tenures[place].heir)
@@ -303,8 +304,8 @@ struct KernelCursors<'a> {
 }
 
 impl KernelCursors<'_> {
-    /// Adds what the samples of a thread, from and to, stand for (ns), if somebody waited then. The times asked for never
-    /// go back.
+    /// Adds the time of a thread's samples in a range (ns), if a thread waited at that time. The ranges must
+    /// come in time order.
     fn add_to(
         &mut self,
         sums: &mut BTreeMap<i32, u64>,
@@ -341,13 +342,13 @@ impl Waiting {
         Waiting { starts, ends, begun: 0, ended: 0, at: Timestamp(0) }
     }
 
-    /// Whether somebody waits at that moment.
+    /// Whether any thread waits at that moment.
     fn anybody(&self, at: Timestamp) -> bool {
         let begun = self.starts.partition_point(|start| *start <= at);
         begun > self.ends.partition_point(|end| *end <= at)
     }
 
-    /// From where it stands to `to`: what was waited (thread-ns), and for how long somebody waited (ns).
+    /// Advances to `to`. Returns the wait time (thread-ns) and the time with at least one waiter (ns).
     fn advance(&mut self, to: Timestamp) -> (u64, u64) {
         let (mut waited, mut contended) = (0, 0);
         while self.at < to {
@@ -407,7 +408,8 @@ impl Walk<'_> {
                     if arriving { Holding::Arrives } else { Holding::Queues }
                 }
                 Activity::Throttled => Holding::Throttled,
-                // Woken to have it, and not on a run queue yet: another CPU had to be told, or to leave its idle state.
+                // Woken to take the lock, but not yet on a run queue, because of an interprocessor interrupt
+                // or an idle CPU's exit latency.
                 Activity::Wakes if arriving => Holding::Arrives,
                 Activity::Waits(hold) => self.waits_for(hold.kind, arriving, piece.slice),
                 _ => Holding::Unknown,
@@ -434,7 +436,7 @@ impl Walk<'_> {
         match slice.and_then(|slice| self.locks.waited((self.trace, self.roles), &slice)) {
             // It is not awake yet, or found the lock taken and sleeps again.
             Some(lock) if lock == self.sums.lock && arriving => Holding::Arrives,
-            // It took the lock later: until then nobody that is known had it.
+            // The thread acquired the lock later. Until then its holder is unknown.
             Some(lock) if lock == self.sums.lock => Holding::Unknown,
             Some(lock) => Holding::Lock(lock),
             None => Holding::Waits(kind),

@@ -1,8 +1,8 @@
-//! The line of memory that a lock's word lies in: what it costs threads to take it from each other.
+//! Cache line of a lock's word: the cost of its transfers between CPUs.
 //!
-//! A lock that several CPUs take in turns is paid at each taking and letting go, whether or not anybody sleeps for it: the
-//! instruction waits for the line. Which samples touched that line, the recording tells ([`super::lines`]), whatever the
-//! functions are called that do, and wherever a compiler put them.
+//! A lock that several CPUs use in turns costs time at each acquisition and release, because the instruction
+//! waits for the line. This holds even if no thread sleeps for the lock. The recording has the samples that
+//! touched the line ([`super::lines`]). They do not depend on function names or inlining.
 
 use std::collections::BTreeMap;
 
@@ -12,16 +12,17 @@ use holdup_events::{ProcessId, ThreadId, Timestamp, Trace, WaitReason};
 use super::lines::{LINE_BYTES, TURNS_MIN};
 use super::locks::LockIndex;
 
-/// What is left of an atomic access (0 to 1) once no other CPU takes the line away. Measured on two CPUs of one chip that do
-/// nothing else, and so keep the line for several accesses: 5.5 of 16 ns of an addition. Where they do something in between, or
-/// are farther apart, less is left.
+/// Cost of an atomic access (0 to 1) that remains if no other CPU takes the line away. Measured for an
+/// addition: 5.5 of 16 ns. The two CPUs, on one chip, did nothing else and therefore kept the line for
+/// several accesses. With other work in between, or more distant CPUs, the remainder is smaller.
 const ALONE_LEFT: f64 = 0.35;
-/// Where two threads take a line by chance, every second sample is the other's; fewer turns are less of it.
+/// Expected share of turns for two threads that use a line at random: every second sample is by the other
+/// thread. Fewer turns mean fewer transfers.
 const TURNS_BY_CHANCE: f64 = 0.5;
 
 /// Lines that hold locks and that CPUs take from each other.
 pub struct LockLines {
-    /// Of each such line: which part of an access to it is the way from another CPU (0 to 1).
+    /// By line: share of an access that is the transfer from another CPU (0 to 1).
     of_line: BTreeMap<(ProcessId, u64), f64>,
     /// By lock: its line.
     of_lock: Vec<Option<(ProcessId, u64)>>,
@@ -31,7 +32,7 @@ pub struct LockLines {
 type Touch = (Timestamp, ThreadId, holdup_events::CpuId);
 
 impl LockLines {
-    /// Looks at the samples that touched the locks' words, or what lies beside them.
+    /// Evaluates the samples that touched the locks' lines.
     pub fn new(trace: &Trace, locks: &LockIndex) -> LockLines {
         let line = |&(process, object, reason): &(ProcessId, u64, WaitReason)| {
             (reason == WaitReason::Lock).then_some((process, object / LINE_BYTES))
@@ -51,7 +52,7 @@ impl LockLines {
         LockLines { of_line, of_lock }
     }
 
-    /// Which share (0 to 1) of what a sample stands for is the way of the lock's line from another CPU.
+    /// Share (0 to 1) of a sample that is a transfer of the lock's line from another CPU.
     pub fn share(&self, trace: &Trace, lock: u32, sample: &SampleRow) -> f64 {
         let own = self.of_lock.get(lock as usize).copied().flatten();
         let process = trace.threads.get(sample.thread.index()).map(|thread| thread.process);
@@ -76,7 +77,7 @@ fn way_of(mut touches: Vec<Touch>) -> f64 {
     if turns < TURNS_MIN {
         return 0.0;
     }
-    // Locks are taken and let go by atomic instructions.
+    // Locks are acquired and released by atomic instructions.
     (turns as f64 / (count as f64 * TURNS_BY_CHANCE)).min(1.0) * (1.0 - ALONE_LEFT)
 }
 

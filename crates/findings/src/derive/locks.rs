@@ -22,15 +22,16 @@ use crate::descriptors::{Rule, RuleId};
 pub struct LockUse {
     /// Name for people: a symbol, else mapping + offset, else the address.
     pub name: String,
-    /// Its name without its process, addresses and inodes. It is the same in each run; several locks may have it.
+    /// Name without process, addresses and inodes. It is the same in each run. Several locks may have it.
     pub symbolic: String,
-    /// The rule of a runtime's descriptor by which it is a lock, if there is one: what lock it is.
+    /// Rule of a runtime's descriptor that identifies the lock, if there is one.
     pub rule: Option<RuleId>,
-    /// Whose; the first of several.
+    /// Process of the lock. The first one if there are several.
     pub process: ProcessId,
-    /// Address, or inode with its device; where threads wait for it on many words, which of its runtime's such locks it is, from 0.
+    /// Address, or inode and device. For a lock with many words: its number among such locks of its runtime,
+    /// from 0.
     pub object: u64,
-    /// What kind of wait: only [`WaitReason::Lock`], [`WaitReason::FileLock`], [`WaitReason::MmapLock`].
+    /// Reason of the waits: only [`WaitReason::Lock`], [`WaitReason::FileLock`], [`WaitReason::MmapLock`].
     pub reason: WaitReason,
     /// Number of waits.
     pub waits: u64,
@@ -46,15 +47,15 @@ pub struct LockUse {
     pub timed_out: u64,
     /// How many threads waited.
     pub waiters: u32,
-    /// Who released it to waiters, most often first, at most 8: (thread, times).
+    /// Threads that released the lock to waiters, most often first, at most 8: (thread, times).
     pub releasers: Vec<(ThreadId, u64)>,
     /// The functions that waited (outermost name that is not libc's), with their wait (ns, scaled by
     /// `stack_every`), most first, at most 5.
     pub waiting_at: Vec<(String, u64)>,
-    /// Who had it while others waited (ns of their waiting), the longest first; `None`: not known. Sums to `wait_ns`.
+    /// Wait time of other threads by holder (ns), longest first. `None` if unknown. Sums to `wait_ns`.
     pub held_by: Vec<(Option<ThreadId>, u64)>,
-    /// What was at the end of the chain meanwhile: the holder at work or without a CPU, what it waited for (ns of
-    /// waiting), the most first. Sums to `wait_ns`.
+    /// Wait time by the end of the chain of holders (ns), largest first: the holder running, runnable, or
+    /// blocked itself. Sums to `wait_ns`.
     pub ends: Vec<(End, u64)>,
     /// The functions in which those at the end of the chain ran (ns of waiting, divided by samples), most first.
     pub held_in: Vec<(String, u64)>,
@@ -68,7 +69,7 @@ impl LockUse {
     }
 }
 
-/// Says of each lock who had it and what was done meanwhile.
+/// Adds each lock's holders and their activity during the waits.
 pub fn add_holders(locks: &mut [LockUse], trace: &Trace, index: &LockIndex, blame: &Blame) {
     let mut rows: BTreeMap<(ProcessId, u64, WaitReason), &mut LockUse> = BTreeMap::new();
     for lock in locks {
@@ -94,17 +95,17 @@ const WAITING_AT_MAX: usize = 5;
 #[derive(Clone, Debug, Default)]
 pub struct LockIndex {
     of_wait: Vec<Option<u32>>,
-    /// Of stacks that say it although the word does not.
+    /// By stack, for stacks that identify a lock when the word does not.
     of_stack: HashMap<StackId, Option<u32>>,
-    /// By lock: the class whose functions take it, where that tells it apart; empty else.
+    /// By lock: the class whose functions acquire it, if the class distinguishes it. Empty otherwise.
     classes: Vec<String>,
-    /// Process, object and reason of each lock; no object where a runtime's threads wait for one lock on many words.
+    /// Process, object and reason of each lock. No object for a runtime's lock with many words.
     pub locks: Vec<(ProcessId, u64, WaitReason)>,
-    /// By lock: the rule of a runtime's descriptor that says so.
+    /// By lock: the rule of a runtime's descriptor that identifies it.
     pub rules: Vec<Option<RuleId>>,
 }
 
-/// What makes waits those for one lock: process, reason, object; instead of the object, the rule that says it is one.
+/// Key of a lock: process, reason, object. Instead of the object, the rule if it identifies one lock.
 type Key = (ProcessId, WaitReason, u64, Option<RuleId>);
 
 impl LockIndex {
@@ -155,13 +156,13 @@ impl LockIndex {
         by_stack.unwrap_or_else(|| self.of_word(slice.wait))
     }
 
-    /// The lock that waits on a word are for whose stacks do not tell.
+    /// The lock for waits on a word without a stack.
     pub fn of_word(&self, wait: WaitId) -> Option<u32> {
         self.of_wait.get(wait.index()).copied().flatten()
     }
 
-    /// The lock for which a thread waits in a blocked slice; none where the wait is for something else on the lock's word: threads of
-    /// some runtimes sleep on one word of their own whatever they wait for.
+    /// The lock that a thread waits for in a blocked slice. `None` if the wait on the lock's word has another
+    /// purpose. Threads of some runtimes sleep on one word of their own for all waits.
     pub fn waited(&self, (trace, roles): (&Trace, &Roles), slice: &Slice) -> Option<u32> {
         let lock = self.of(slice).filter(|_| slice.state == ThreadState::Blocked)?;
         is_waited(trace, roles, slice).then_some(lock)
@@ -171,9 +172,9 @@ impl LockIndex {
 /// A word of a futex (bytes).
 const WORD: u64 = 4;
 
-/// A lock that readers and writers wait for on words of their own is one lock. A descriptor may say how far these lie
-/// apart. Else two words that are waited on side by side, where one of eight bytes would be, and none next to them, are
-/// one lock; more in a row are an array of locks.
+/// Joins the words of one lock on which readers and writers wait separately. A descriptor may define their
+/// distance. Otherwise two words in one aligned group of eight bytes, without a neighbouring word, are one
+/// lock. More words in a row are an array of locks.
 fn join_words(roles: &Roles, found: &mut [Option<(Key, Option<RuleId>)>]) {
     let words: BTreeSet<Key> = found.iter().flatten().map(|(key, _)| *key).collect();
     let is_word = |key: Key, object: u64| words.contains(&(key.0, key.1, object, key.3));
@@ -209,8 +210,8 @@ fn join_words(roles: &Roles, found: &mut [Option<(Key, Option<RuleId>)>]) {
     }
 }
 
-/// A lock on a file is one lock, whichever processes wait for it; so is a word in memory that a process shares with those that
-/// it forked, where it has the same address. It is known by the first of them.
+/// Joins the waits of several processes for one lock. This is a file lock, or a word in memory shared with
+/// forked processes, where it has the same address. The first of the processes identifies the lock.
 fn join_processes(trace: &Trace, found: &mut [Option<(Key, Option<RuleId>)>]) {
     let shared = |row: usize, found: &Option<(Key, Option<RuleId>)>| {
         let ((_, reason, object, one), _) = found.as_ref()?;
@@ -237,7 +238,8 @@ fn join_processes(trace: &Trace, found: &mut [Option<(Key, Option<RuleId>)>]) {
     }
 }
 
-/// What says of a futex that only threads of one process use it. Mutexes of glibc and others that are for one process always say so.
+/// Flag of a futex that only threads of one process use. Process-private mutexes, such as glibc's, always set
+/// it.
 const FUTEX_PRIVATE_FLAG: u32 = 128;
 
 /// Whether threads of several processes may wait at the same word.
@@ -251,7 +253,7 @@ fn forefather(trace: &Trace, process: ProcessId) -> ProcessId {
     ancestors(trace, process).into_iter().take_while(is_target).last().unwrap_or(process)
 }
 
-/// Of a wait that is for a lock: which, and the rule of a runtime that says so.
+/// Key of a wait for a lock, and the runtime's rule that identifies it.
 fn key(trace: &Trace, roles: &Roles, id: WaitId) -> Option<(Key, Option<RuleId>)> {
     let wait = trace.wait(id);
     // An address space has one, which no runtime knows of.
@@ -265,14 +267,14 @@ fn key(trace: &Trace, roles: &Roles, id: WaitId) -> Option<(Key, Option<RuleId>)
         Some(known) if known.one_lock && known.shared => family((trace, roles), wait.process, rule),
         _ => wait.process,
     };
-    // What the kernel makes of the word does not matter where a runtime's code says that it is a lock.
+    // The kernel's classification of the word does not matter if a runtime's code identifies the lock.
     let reason = if wait.reason == WaitReason::FileLock { wait.reason } else { WaitReason::Lock };
     let object = one.map_or(wait.object, |rule| number_of_one(roles, rule));
     Some(((process, reason, object, one), rule))
 }
 
-/// Of the locks that each are one whatever word is waited on, which of its runtime's it is. It stands for the address:
-/// no word lies in the first page.
+/// Number of a lock with many words among such locks of its runtime. It replaces the address, because no word
+/// is in the first page.
 fn number_of_one(roles: &Roles, id: RuleId) -> u64 {
     let Some((runtime, rule)) = roles.descriptors.rule(id) else { return 0 };
     runtime.rules.iter().take_while(|one| *one != rule).filter(|one| one.one_lock).count() as u64
@@ -334,7 +336,7 @@ pub fn derive_with(trace: &Trace, roles: &Roles) -> Vec<LockUse> {
     locks
 }
 
-/// What adds up for one lock.
+/// Sums for one lock.
 #[derive(Default)]
 struct Sums {
     lengths: Vec<u64>,
@@ -403,7 +405,7 @@ fn percentile(sorted: &[u64], percent: usize) -> u64 {
     sorted.get(rank - 1).copied().unwrap_or(0)
 }
 
-/// The variable that each word is, where one is known; by process and address.
+/// Known variable of each word, by process and address.
 type Symbols<'a> = HashMap<(ProcessId, u64), &'a str>;
 
 fn symbols(trace: &Trace) -> Symbols<'_> {
@@ -414,7 +416,7 @@ fn symbols(trace: &Trace) -> Symbols<'_> {
     symbols
 }
 
-/// An address alone says nothing to a reader: without a symbol, where most waited for the lock tells which one it is.
+/// An address alone is not helpful. Without a symbol, the name contains the function that waited most.
 fn name(
     (trace, symbols): (&Trace, &Symbols),
     (process, object, reason): (ProcessId, u64, WaitReason),
@@ -423,13 +425,13 @@ fn name(
     let whose = trace.process_name(process);
     match reason {
         WaitReason::FileLock => match trace.calls.name_of(ObjectKind::File, object) {
-            "" => format!("file lock of a file without a name ({object:x}) in {whose}"),
+            "" => format!("lock of an unnamed file ({object:x}) in {whose}"),
             path => format!("file lock of {path} in {whose}"),
         },
         WaitReason::MmapLock => format!("mmap_lock of {whose}"),
         _ => match (symbols.get(&(process, object)), place) {
             (Some(symbol), _) => format!("{symbol} in {whose}"),
-            // Below the first page lies no word: a reader of another tool's file only tells places apart.
+            // No word is below the first page. An importer uses such values only to distinguish places.
             (None, Some(place)) if object < 4096 => format!("lock in {place} of {whose}"),
             (None, None) if object < 4096 => format!("a lock of {whose}"),
             (None, Some(place)) => format!("lock in {place}, futex 0x{object:x} in {whose}"),
@@ -438,11 +440,11 @@ fn name(
     }
 }
 
-/// [`LockUse::symbolic`] of a lock that is no runtime's; `symbol`: the variable that it is, where one is known.
+/// [`LockUse::symbolic`] of a lock without a runtime. `symbol` is its variable, if known.
 fn symbolic_name(trace: &Trace, lock: &LockUse, symbol: Option<&str>) -> String {
     match lock.reason {
         WaitReason::FileLock => match trace.calls.name_of(ObjectKind::File, lock.object) {
-            "" => "file lock of a file without a name".to_owned(),
+            "" => "lock of an unnamed file".to_owned(),
             path => format!("file lock of {path}"),
         },
         WaitReason::MmapLock => "mmap_lock".to_owned(),
@@ -451,11 +453,11 @@ fn symbolic_name(trace: &Trace, lock: &LockUse, symbol: Option<&str>) -> String 
             // A function without a name: `0x7f12`, or `libfoo.so+0x12` ([`Trace::frame_name`]).
             (None, Some(function)) => {
                 match function.split("0x").next().map(|file| file.trim_end_matches('+')) {
-                    Some("") | None => "lock without a name".to_owned(),
+                    Some("") | None => "unnamed lock".to_owned(),
                     Some(place) => format!("lock in {place}"),
                 }
             }
-            (None, None) => "lock without a name".to_owned(),
+            (None, None) => "unnamed lock".to_owned(),
         },
     }
 }
@@ -475,7 +477,7 @@ fn runtime_rule<'a>(roles: &'a Roles, lock: &LockUse) -> Option<&'a Rule> {
     (!rule.lock.is_empty()).then_some(rule)
 }
 
-/// What a runtime calls it, with the variable that it is, which the program's author knows.
+/// The runtime's name for the lock, with its variable, which the program's author knows.
 fn runtime_name(
     (trace, roles, symbols): (&Trace, &Roles, &Symbols),
     lock: &LockUse,
@@ -520,7 +522,7 @@ fn add_thread(
     }
 }
 
-/// Whether a blocked slice whose wait is for a lock counts as waiting for it: a runtime may tell that it is something else.
+/// Whether a blocked slice on a lock's word is a wait for the lock. A runtime may classify it differently.
 fn is_waited(trace: &Trace, roles: &Roles, slice: &Slice) -> bool {
     matches!(roles.class_of_wait(trace, slice), Class::LockWait | Class::FaultWait)
 }

@@ -9,7 +9,7 @@ use super::children::{ancestors, lives};
 use super::cover::{Cover, Span};
 use super::parallel;
 
-/// A process with children side by side.
+/// A process whose children overlap in time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Job {
     /// Which.
@@ -31,19 +31,19 @@ pub struct Step {
     pub child: ProcessId,
     /// When that was.
     pub alone: Cover,
-    /// What threads of the program ran or wanted to meanwhile (ns, added up).
+    /// Time in which threads of the program were running or runnable during it (ns, summed over threads).
     pub active_ns: u64,
-    /// Those of the child, and of what it started.
+    /// Part of it by the child and its descendants (ns).
     pub own_ns: u64,
-    /// The thread of these that ran most, and for how long (ns).
+    /// Thread of these that ran most, with its running time (ns).
     pub busiest: Option<(ThreadId, u64)>,
 }
 
-/// More steps of a parent are not looked at.
+/// Maximum number of steps per parent.
 const STEPS_MAX: usize = 8;
 
-/// Every process that has two children at once, with those that are alone for `least_ns` or more. What goes on meanwhile is not looked
-/// at yet: see [`add_activity`].
+/// Every process with at least two overlapping children, with the children that were alone for at least
+/// `least_ns`. [`add_activity`] adds the activity during these times.
 pub fn derive(trace: &Trace, least_ns: u64) -> Vec<Job> {
     let mut jobs: Vec<Job> =
         lives(trace).into_iter().filter_map(|(parent, lives)| job(parent, &lives)).collect();
@@ -90,7 +90,7 @@ fn job(parent: ProcessId, lives: &[(ProcessId, Span)]) -> Option<Job> {
     (job.most > 1).then_some(job)
 }
 
-/// Who was active while children were alone. Goes once through all slices.
+/// Adds the threads that were active while children were alone. Walks through all slices once.
 pub fn add_activity(trace: &Trace, jobs: &mut [Job]) {
     let mut steps: Vec<&mut Step> = jobs.iter_mut().flat_map(|job| &mut job.steps).collect();
     if steps.is_empty() {
@@ -114,7 +114,7 @@ pub fn add_activity(trace: &Trace, jobs: &mut [Job]) {
     }
 }
 
-/// What a thread did during one of the steps (ns).
+/// Activity of a thread during one of the steps (ns).
 struct Active {
     step: usize,
     thread: ThreadId,

@@ -74,9 +74,9 @@ impl Moves {
 /// One memory node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeUse {
-    /// Its number.
+    /// Number of the node.
     pub node: u32,
-    /// Its CPUs that were seen, ascending.
+    /// CPUs of the node that appear in the trace, ascending.
     pub cpus: Vec<CpuId>,
     /// Time in which they ran threads of the program (ns), steal time excluded.
     pub target_ns: u64,
@@ -90,10 +90,10 @@ pub struct NodeUse {
     pub threads: u64,
 }
 
-/// What is known of nodes and moves.
+/// Use of NUMA nodes, and moves between CPUs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Nodes {
-    /// Each node, ascending; empty if places were not recorded.
+    /// By node, ascending. Empty if nodes were not recorded.
     pub nodes: Vec<NodeUse>,
     /// Moves between CPUs.
     pub moves: Moves,

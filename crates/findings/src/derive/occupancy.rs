@@ -1,9 +1,9 @@
-//! How well the CPUs were used, and what kept threads off idle ones.
+//! CPU utilization, and the causes that kept threads off idle CPUs.
 //!
-//! For each cause of waiting this asks at every moment: how many of its waiters could have run on
-//! CPUs that did nothing for the program? With `r` threads running and `m` more that could, the work of a
-//! moment would have taken `r / (r + m)` of its time. A CPU that another program has is one on which a waiter
-//! would have had its part ([`FAIR_PART`]). It judges nothing.
+//! For each cause of waiting, at each moment: the number of its waiters that could have run on CPUs without
+//! work for the program. With `r` running threads and `m` more that could run, the work of a moment would
+//! have taken `r / (r + m)` of its time. On a CPU that another program occupies, a waiter would have had its
+//! fair share ([`FAIR_PART`]).
 
 use std::collections::BTreeMap;
 
@@ -27,33 +27,33 @@ pub struct Occupancy {
     pub locks: LockIndex,
     /// Of each lock.
     pub locks_stall: Vec<Stall>,
-    /// Of waits for the disk.
+    /// Waits for the disk.
     pub io: Stall,
-    /// Of waits for a CPU that threads of the program had.
+    /// Waits for a CPU that threads of the program occupied.
     pub own: Stall,
-    /// Of waits for a CPU that others had.
+    /// Waits for a CPU that other processes occupied.
     pub others: Stall,
-    /// When one thread alone wanted to run.
+    /// Times in which only one thread was running or runnable.
     pub serial: Serial,
     /// Room on the CPUs over time.
     pub room: Room,
 }
 
-/// What waiting for one thing cost.
+/// Cost of one cause of waiting.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stall {
-    /// Wall time (ns) that would have been saved if its waiters had run on the CPUs that they could
-    /// have had, and the work were spread evenly: an upper bound.
+    /// Upper bound of the saved wall time (ns), if the waiters had run on the available CPUs and the work
+    /// were spread evenly.
     pub saved_ns: f64,
-    /// How long each thread waited for it while it could have had a CPU (ns); a moment in which two
-    /// waited for one idle CPU counts half for each, and one in which another program had the CPU by [`FAIR_PART`].
+    /// Wait time of each thread while it could have had a CPU (ns). If two threads wait while one CPU is
+    /// idle, each gets half of the time. A CPU that another program occupies counts with [`FAIR_PART`].
     pub by_thread: BTreeMap<ThreadId, f64>,
-    /// Of the time in `by_thread`, so much while a CPU was idle (ns).
+    /// Part of `by_thread` during which a CPU was idle (ns).
     pub idle_ns: f64,
 }
 
-/// The part of a CPU that a thread gets if it wants one that a thread of another program has: of equal weight, half
-/// (sched-design-CFS in the kernel's documentation).
+/// Share of a CPU that a thread would get if it competed with a thread of another program. Two threads of
+/// equal weight get half each (sched-design-CFS in the kernel's documentation).
 pub const FAIR_PART: f64 = 0.5;
 
 impl Stall {
@@ -65,8 +65,8 @@ impl Stall {
         }
     }
 
-    /// Adds running time that a sample stands for, and that the thread could have used otherwise: if it had, and the work
-    /// were spread evenly over those that ran at that moment, its share of them would have been saved.
+    /// Adds the running time of a sample that the thread could have used otherwise. The saved time is its
+    /// share of the threads that ran at that moment, with the work spread evenly.
     pub fn add_sample(&mut self, sample: &SampleRow, ns: f64, timelines: &Timelines) {
         let own = timelines.iter().filter(|(_, line)| line.at(sample.at).is_some_and(|at| at.own()));
         self.saved_ns += ns / own.count().max(1) as f64;
@@ -74,7 +74,7 @@ impl Stall {
         self.idle_ns += ns;
     }
 
-    /// The part of `by_thread` that was beside an idle CPU (0 to 1).
+    /// Share of `by_thread` during which a CPU was idle (0 to 1).
     pub fn idle_part(&self) -> f64 {
         let all: f64 = self.by_thread.values().sum();
         if all > 0.0 { (self.idle_ns / all).min(1.0) } else { 1.0 }
@@ -88,8 +88,8 @@ impl Stall {
     }
 }
 
-/// Time in which exactly one thread of the program wanted to run, others waited for threads (not for
-/// a lock), and a CPU did nothing for the program.
+/// Time in which exactly one thread of the program was running or runnable. Other threads waited for threads
+/// (not for a lock), and a CPU did nothing for the program.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Serial {
     /// For each such thread: all the time, and that during which another waited to join one or at a
@@ -101,9 +101,9 @@ pub struct Serial {
     pub samples: BTreeMap<(ThreadId, StackId), u64>,
     /// The longest stretches, the longest first.
     pub longest: Vec<(ThreadId, Timestamp, Duration)>,
-    /// The same time by thread and step (ns); empty steps are left out.
+    /// The same time by thread and step (ns), without empty steps.
     pub alone_ns: BTreeMap<(ThreadId, u64), u64>,
-    /// How long a step of `alone_ns` is.
+    /// Length of a step of `alone_ns`.
     pub step: Duration,
 }
 
@@ -121,7 +121,8 @@ impl Serial {
     }
 }
 
-/// Steps of [`Serial::alone_ns`]: as fine as anybody asks, and few beside the slices of a long recording.
+/// Number of steps of [`Serial::alone_ns`]: as fine as any use needs, and few compared with the slices of a
+/// long recording.
 const SERIAL_STEPS: u64 = 1 << 12;
 
 /// How many of the longest serial stretches are kept.
@@ -182,7 +183,7 @@ struct Window<'a> {
     // Integrals over time of the chance that a waiter could have had a CPU (ns).
     lock_chance: BTreeMap<u32, f64>,
     fixed_chance: [f64; 3],
-    /// What each thread waits for, with the integrals at its beginning.
+    /// Current wait of each thread, with the integrals at its start.
     entered: Vec<Option<(Doing, [f64; 2])>>,
     // Sums.
     locks: BTreeMap<u32, Stall>,

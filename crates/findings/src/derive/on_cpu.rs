@@ -11,12 +11,12 @@ use crate::descriptors::{Descriptors, plain_name};
 /// The class of each sample of a trace.
 #[derive(Clone, Debug, Default)]
 pub struct SampleClasses {
-    /// Of each stack's leaf.
+    /// By stack, for its leaf frame.
     spins: Vec<FrameSpin>,
 }
 
 impl SampleClasses {
-    /// Looks at every stack once. Which functions work though they look like waiting, descriptors say.
+    /// Evaluates each stack once. Descriptors define functions that work although they look like spin loops.
     pub fn new(trace: &Trace, descriptors: &Descriptors) -> SampleClasses {
         let works: Vec<&String> = descriptors.runtimes().iter().flat_map(|runtime| &runtime.works).collect();
         let waits = |frame: &&Frame| {
@@ -35,7 +35,7 @@ impl SampleClasses {
         SampleClasses { spins: rows.map(leaf).collect() }
     }
 
-    /// The class of the time that a sample stands for.
+    /// Class of the time that a sample represents.
     pub fn of(&self, sample: &SampleRow) -> Class {
         match self.spin(sample) {
             FrameSpin::No if sample.in_kernel => Class::Kernel,
@@ -47,7 +47,7 @@ impl SampleClasses {
     /// How it waits there.
     pub fn spin(&self, sample: &SampleRow) -> FrameSpin {
         if sample.in_kernel {
-            // Who calls it in a loop asks whether others are done.
+            // A thread that calls sched_yield in a loop polls for other threads.
             return if sample.syscall == SCHED_YIELD { FrameSpin::Yields } else { FrameSpin::No };
         }
         self.spins.get(sample.stack.index()).copied().unwrap_or_default()
