@@ -1,7 +1,7 @@
 //! State at a moment, from all earlier events: what each thread does, what processes have mapped, which spans
 //! are open. A recording that starts in the middle begins with this state ([`Standing::tell`]).
 //!
-//! Events may arrive slightly out of order. Of two events about the same state, the one with the later time
+//! Events may arrive slightly out of order. If two events concern the same state, the one with the later time
 //! counts.
 
 mod lanes;
