@@ -7,19 +7,19 @@ use holdup_events::{FrameId, StackId, ThreadId, Trace};
 
 use super::{parallel, standard_libraries};
 
-/// For each frame, which one stands for its function; none if it is no place of the program.
+/// For each frame, the frame that represents its function. `None` if the function is not part of the program.
 pub struct OwnFrames {
     stands_for: Vec<Option<FrameId>>,
-    /// Frames of a virtual machine or of a language's own library, which are the program's only where nothing else is: a machine's own
-    /// threads have no others.
+    /// Frames of a virtual machine or of the language's standard library. They count as the program's only on
+    /// stacks without other frames, such as those of the machine's own threads.
     machines: Vec<bool>,
-    /// Frames of packages that the program was built with, by the folder of their sources: where something is done, but hardly where it
-    /// was asked for.
+    /// Frames of packages that were built into the program, found by their source folder. Work is done in
+    /// them, but rarely requested there.
     packages: Vec<bool>,
 }
 
 impl OwnFrames {
-    /// Looks at every frame of the trace once.
+    /// Evaluates each frame of the trace once.
     pub fn new(trace: &Trace) -> OwnFrames {
         let mut first: HashMap<(&str, &str, u64), FrameId> = HashMap::new();
         let runtimes: HashSet<&str> = trace.frames.iter().filter_map(ocaml_runtime).collect();
@@ -27,7 +27,8 @@ impl OwnFrames {
             if is_plumbing(frame) || folder(&frame.file).is_some_and(|folder| runtimes.contains(folder)) {
                 return None;
             }
-            // Without a name the function's start tells; a name may have several starts (inlined).
+            // Without a name, the start address identifies the function. A named function may have several
+            // starts (inlining).
             let start = frame.offset.wrapping_sub(frame.function_offset);
             let start = if frame.function.is_empty() { start } else { 0 };
             let key = (frame.module.as_str(), frame.function.as_str(), start);
@@ -46,25 +47,27 @@ impl OwnFrames {
         own.or_else(|| self.nearest(stack))
     }
 
-    /// The program's function nearest to the leaf of a stack, as the frame that stands for it.
+    /// The program's function nearest to the leaf, as the frame that represents it.
     fn nearest<Ids: Iterator<Item = FrameId>>(&self, stack: impl Fn() -> Ids) -> Option<FrameId> {
         let own = stack().filter(|id| !self.is_of_a_machine(*id)).find_map(|id| self.of(id));
         own.or_else(|| stack().find_map(|id| self.of(id)))
     }
 
-    /// The library's function by which the program's own comes to wait or work on this stack; none where the program does so itself.
+    /// The library function through which the program's own function waits or works on this stack. `None` if
+    /// it does so itself.
     pub fn asked_through(&self, trace: &Trace, stack: StackId) -> Option<FrameId> {
         let own = self.nearest_asked(|| trace.stack_frames(stack))?;
         let of_library = trace.stack_frames(stack).take_while(|id| self.of(*id) != Some(own));
         of_library.last()
     }
 
-    /// It is of a virtual machine or of a language's own library, below which the program's own functions are.
+    /// Whether the frame belongs to a virtual machine or the language's standard library, below the program's
+    /// own functions.
     pub fn is_of_a_machine(&self, frame: FrameId) -> bool {
         self.machines.get(frame.index()).copied().unwrap_or(false)
     }
 
-    /// What stands for that frame's function; none if it is no place of the program.
+    /// Frame that represents the function of `frame`. `None` if the function is not part of the program.
     pub fn of(&self, frame: FrameId) -> Option<FrameId> {
         self.stands_for.get(frame.index()).copied().flatten()
     }
@@ -83,7 +86,7 @@ impl<'a> Places<'a> {
         Places { trace, own, of_stack: HashMap::new() }
     }
 
-    /// The program's own function nearest to the leaf, as the frame that stands for it.
+    /// The program's function nearest to the leaf, as the frame that represents it.
     pub fn of(&mut self, stack: StackId) -> Option<FrameId> {
         if stack == StackId::NONE {
             return None;
@@ -96,8 +99,8 @@ impl<'a> Places<'a> {
 /// Packages of Go's runtime.
 const GO_RUNTIME: [&str; 2] = ["runtime.", "internal/runtime/"];
 
-/// From where in the program target threads wait: (function, share of the waiting whose stack was taken), the
-/// greatest first. A sampled stack stands for as many waits as its probability says.
+/// Functions of the program in which target threads wait, with their share of the wait time with a stack.
+/// Largest first. A sampled stack counts with the inverse of its probability.
 pub fn waits(trace: &Trace, matches: impl Fn(&Slice) -> bool + Sync) -> Vec<(String, f64)> {
     let own = OwnFrames::new(trace);
     let groups = parallel::thread_groups(trace);
@@ -105,7 +108,7 @@ pub fn waits(trace: &Trace, matches: impl Fn(&Slice) -> bool + Sync) -> Vec<(Str
         let mut places: HashMap<StackId, Option<FrameId>> = HashMap::new();
         let mut place = |stack: StackId| {
             let nearest = |stack| own.nearest_asked(|| trace.stack_frames(stack));
-            // Go's runtime waits on behalf of tasks of which no stack tells.
+            // Go's runtime waits on behalf of tasks whose stacks are not recorded.
             let is_runtimes = |id: &FrameId| {
                 let function = trace.frames[id.index()].function.as_str();
                 own.is_of_a_machine(*id) && GO_RUNTIME.iter().any(|start| function.starts_with(start))
@@ -132,8 +135,8 @@ pub fn waits(trace: &Trace, matches: impl Fn(&Slice) -> bool + Sync) -> Vec<(Str
     ranked.into_iter().map(|(frame, ns)| (trace.frame_name(frame), ns as f64 / total)).collect()
 }
 
-/// Time by the program's function: (function, ns), the most first. Where a stack has none, its leaf is named; time
-/// without a stack is in no function.
+/// Time by the program's function: (function, ns), largest first. A stack without such a function counts for
+/// its leaf. Time without a stack is left out.
 pub fn functions(trace: &Trace, own: &OwnFrames, stacks: &[(ThreadId, StackId, u64)]) -> Vec<(String, u64)> {
     let mut places = Places::new(trace, own);
     let mut sums: BTreeMap<String, u64> = BTreeMap::new();
@@ -155,7 +158,7 @@ fn is_of_a_package(file: &str) -> bool {
     PACKAGE_FOLDERS.iter().any(|folder| file.contains(folder))
 }
 
-/// Libraries that a program blocks through; a frame of theirs does not say where in the program it is.
+/// Libraries through which a program blocks. Their frames do not show the place in the program.
 const PLUMBING_FILES: [&str; 9] = [
     "libc.",
     "libc-",
@@ -237,7 +240,8 @@ fn is_run_by_a_runtime(frame: &Frame) -> bool {
     }
 }
 
-/// Where the sources of OCaml's runtime are, if this is one of its functions that say so: the others have any name.
+/// Source folder of OCaml's runtime, if the frame is a runtime function with known sources. Other runtime
+/// functions have arbitrary names.
 fn ocaml_runtime(frame: &Frame) -> Option<&str> {
     let folder = folder(&frame.file).filter(|folder| folder.rsplit('/').next() == Some("runtime"));
     folder.filter(|_| frame.function.starts_with("caml_"))
@@ -259,7 +263,8 @@ fn is_plumbing(frame: &Frame) -> bool {
         || is_deferred(function)
 }
 
-/// Go's compiler made it of a call that is put off (`defer`): who does so calls it.
+/// Whether Go's compiler generated the function for a deferred call (`defer`). The deferring function calls
+/// it.
 fn is_deferred(function: &str) -> bool {
     let number = function.rsplit_once(".deferwrap").map(|(_, number)| number);
     number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))

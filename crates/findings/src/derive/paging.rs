@@ -1,5 +1,5 @@
-//! Page faults, and translations of addresses that CPUs were made to forget (shootdowns): by thread, as the kernel counted
-//! them; where faults come from, by those that were drawn; what shootdowns cost, by samples and by their handlers' times.
+//! Page faults and TLB shootdowns. By thread: the kernel's counts. By function: sampled faults. The cost of
+//! shootdowns comes from samples and from the time of their interrupt handlers.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -20,27 +20,27 @@ pub struct Paging {
     pub counted: bool,
     /// Sums over the program's threads.
     pub all: Counts,
-    /// Those with something to tell, the most faults first.
+    /// Threads with any count, most faults first.
     pub threads: Vec<(ThreadId, Counts)>,
-    /// Shootdowns by the syscall in which they were sent, -1 a page fault; the most first.
+    /// Shootdowns by the syscall that sent them, most first. -1 is a page fault.
     pub sent_in: Vec<(i32, u64)>,
-    /// How long threads took memory back themselves (ns) by the syscall in which they did, -1 a page fault; the longest first.
+    /// Time of memory reclaim by the program's threads (ns), by syscall, longest first. -1 is a page fault.
     pub reclaimed_in: Vec<(i32, u64)>,
-    /// What the whole machine read from disks meanwhile (bytes), as far as that is known, ...
+    /// Bytes read from disks by the whole machine during the recording, if known.
     pub disk_read_bytes: u64,
-    /// ... and how much of it had been in memory before.
+    /// Part of them that had been in memory before (refaults).
     pub refault_bytes: u64,
-    /// How often each CPU was interrupted for a shootdown, whoever asked.
+    /// Shootdown interrupts of each CPU, from any process.
     pub cpus: Vec<(CpuId, u64)>,
-    /// Where faults come from, the most first.
+    /// Functions with page faults, most faults first.
     pub sites: Vec<FaultSite>,
-    /// Faults that were drawn.
+    /// Number of sampled faults.
     pub drawn: u64,
-    /// What it took to have other CPUs forget translations.
+    /// Cost of sending shootdowns.
     pub sending: Sending,
 }
 
-/// Of one thread, or of all.
+/// Counts of one thread or of all threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Page faults without a disk.
@@ -51,7 +51,7 @@ pub struct Counts {
     pub sent: u64,
     /// How often it was interrupted to forget some.
     pub interrupts: u64,
-    /// Time in these interrupts' handlers (ns); what the CPU takes to get there and back is not in it.
+    /// Time in these interrupts' handlers (ns), without the CPU's interrupt entry and exit.
     pub interrupt_ns: u64,
     /// Stretches of its process's pages that became huge ones.
     pub huge_pages: u64,
@@ -115,21 +115,21 @@ impl Counts {
 /// A function of the program that touches pages which are not there.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FaultSite {
-    /// Its name; `module+0xstart` without symbols.
+    /// Function name, or `module+0xstart` without symbols.
     pub function: String,
     /// Path of its binary.
     pub module: String,
-    /// Its part of the program's faults (0 to 1), by those that were drawn.
+    /// Share of the program's faults (0 to 1), from sampled faults.
     pub share: f64,
     /// Half the width of the 95 % interval of `share`.
     pub share_error: f64,
     /// Faults of the whole program, as counted, times `share`.
     pub faults: u64,
-    /// Its part of those for which a disk was read.
+    /// Number of these that are major faults.
     pub major: u64,
 }
 
-/// What it took to have other CPUs forget translations, by samples in the kernel's functions that do it.
+/// Cost of sending shootdowns, from samples in the kernel's functions for it.
 #[derive(Clone, Debug, Default)]
 pub struct Sending {
     /// Samples in them.
@@ -138,9 +138,9 @@ pub struct Sending {
     pub ns: u64,
     /// Half the width of its 95 % interval (ns).
     pub error_ns: u64,
-    /// What it costs the run.
+    /// Cost for the run.
     pub stall: Stall,
-    /// Some of the samples: who, when.
+    /// Some of the samples: thread and time.
     pub seen: Vec<(ThreadId, Timestamp)>,
 }
 
@@ -219,7 +219,7 @@ fn add_lock_waits(trace: &Trace, by_thread: &mut BTreeMap<ThreadId, Counts>) {
     }
 }
 
-/// For how many faults of its thread one that was drawn stands: they only divide what the kernel counted of it.
+/// Number of a thread's counted faults per sampled fault. The samples only divide the kernel's count.
 fn scales(trace: &Trace, by_thread: &[(ThreadId, Counts)]) -> BTreeMap<ThreadId, f64> {
     let mut drawn: BTreeMap<ThreadId, f64> = BTreeMap::new();
     for row in &trace.faults {
@@ -234,7 +234,8 @@ fn scales(trace: &Trace, by_thread: &[(ThreadId, Counts)]) -> BTreeMap<ThreadId,
     drawn.into_iter().map(scale).collect()
 }
 
-/// Each fault that was drawn stands for those of its CPU since the one before: a share is a sum of these.
+/// Functions with page faults. Each sampled fault represents the faults of its CPU since the previous sample,
+/// and shares are sums of these weights.
 fn sites(trace: &Trace, (all, by_thread): (&Counts, &[(ThreadId, Counts)])) -> Vec<FaultSite> {
     let scales = scales(trace, by_thread);
     let own = OwnFrames::new(trace);
@@ -250,7 +251,8 @@ fn sites(trace: &Trace, (all, by_thread): (&Counts, &[(ThreadId, Counts)])) -> V
         squares += stands_for * stands_for;
         major += if row.major { stands_for } else { 0.0 };
     }
-    // As many equal draws would tell as much (Kish, Survey Sampling, §11.7).
+    // Effective sample size: this number of equal samples would have the same error (Kish, Survey Sampling,
+    // §11.7).
     let draws = if squares > 0.0 { weight * weight / squares } else { 0.0 };
     let site = |(frame, [minor, of_disk]): (Option<FrameId>, [f64; 2])| {
         let share = (minor + of_disk) / weight.max(1.0);
@@ -276,7 +278,7 @@ pub struct Flushing<'a> {
     of_stack: std::cell::RefCell<HashMap<StackId, bool>>,
 }
 
-/// What a frame does for a shootdown.
+/// Part of a frame in a shootdown.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum FlushPart {
     None,
@@ -286,7 +288,7 @@ enum FlushPart {
 }
 
 impl<'a> Flushing<'a> {
-    /// Looks at every frame once.
+    /// Evaluates each frame once.
     pub fn new(trace: &'a Trace) -> Flushing<'a> {
         let part = |frame: &Frame| match frame.function.as_str() {
             _ if frame.kind != FrameKind::Kernel => FlushPart::None,

@@ -13,7 +13,7 @@ pub fn workers() -> usize {
     std::thread::available_parallelism().map_or(1, |count| count.get()).min(WORKERS_MAX)
 }
 
-/// `run(0), run(1), …, run(tasks - 1)`, in that order, computed side by side.
+/// Computes `run(0), run(1), …, run(tasks - 1)` in parallel, and returns the results in that order.
 pub fn map<T: Send>(tasks: usize, run: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let workers = workers().min(tasks);
     if workers <= 1 {
@@ -45,7 +45,7 @@ pub fn map<T: Send>(tasks: usize, run: impl Fn(usize) -> T + Sync) -> Vec<T> {
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-/// Both results, computed side by side.
+/// Computes both results in parallel.
 pub fn both<A: Send, B>(a: impl FnOnce() -> A + Send, b: impl FnOnce() -> B) -> (A, B) {
     std::thread::scope(|scope| {
         let a = scope.spawn(a);

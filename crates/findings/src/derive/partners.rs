@@ -1,9 +1,10 @@
-//! Other programs that work for the program: a database or a cache on the same machine, which answers its requests, or
-//! the reader of its output.
+//! Other programs that work for the program. They are a database or cache on the same machine that serves its
+//! requests, or the reader of its output.
 //!
-//! A program is a partner if its threads wake the program's threads by their own calls (they send, write or close), again
-//! and again. Wakeups from interrupts do not count: their waker is the thread that happened to run. Processes of a partner that woke nobody count
-//! with it if they are its children, or children of the same process under the same name: a server's workers.
+//! A program is a partner if its threads repeatedly wake the program's threads by their own calls (send,
+//! write, close). Wakeups from interrupts do not count, because their waker is the interrupted thread.
+//! Processes that woke no thread count as part of a partner if they are its children. The same holds for
+//! children of the same parent with the same name: a server's workers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +19,8 @@ const WAKEUPS_MIN: u64 = 20;
 /// Other programs that work for the program.
 #[derive(Clone, Debug, Default)]
 pub struct Partners {
-    /// How often each of them woke the program's threads; 0 of workers that woke nobody themselves.
+    /// Number of wakeups of the program's threads by each process. 0 for workers without wakeups of their
+    /// own.
     wakeups: BTreeMap<ProcessId, u64>,
 }
 

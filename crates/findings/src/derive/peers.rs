@@ -1,8 +1,9 @@
-//! For whom threads wait at sockets: how often and how long, by the other end. It judges nothing.
+//! Waits at sockets by the other end: number and total time.
 //!
-//! Waits count that are for one socket whose name is known: in a call that receives, sends, connects or accepts, or in one that polls for it
-//! alone. Connections that a listener accepted are told by its address together, for their other ends are as many as there were clients.
-//! Who waits for whatever comes next (epoll, several descriptors) waits for nobody that could be named.
+//! A wait counts if it is for one socket with a known name. The call receives, sends, connects or accepts, or
+//! it polls only this socket. Connections accepted by one listener are reported together under its address,
+//! because each client has another address. A wait for any event (epoll, several descriptors) has no single
+//! peer.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,22 +18,22 @@ use super::socket_sides::SocketSides;
 /// Waits at sockets.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Peers {
-    /// By who waits and for whom, those that waited longest first.
+    /// By waiting program and peer, longest wait time first.
     pub rows: Vec<Peer>,
-    /// How long threads waited at sockets of which nothing is known (ns).
+    /// Wait time at sockets without a known name (ns).
     pub unnamed_ns: u64,
-    /// How long they polled for whatever comes next (ns).
+    /// Wait time of polls for any event (ns).
     pub any_ns: u64,
 }
 
-/// Whom processes of one name wait for.
+/// Peer that processes with one name wait for.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Peer {
-    /// Their name.
+    /// Name of the waiting processes.
     pub process: String,
-    /// What the other end is to them.
+    /// Role of the other end.
     pub kind: PeerKind,
-    /// Its address; of clients the address at which they came.
+    /// Address of the peer. For clients, the address that they connected to.
     pub address: String,
     /// Threads that waited.
     pub threads: usize,
@@ -46,14 +47,14 @@ pub struct Peer {
     pub longest_ns: u64,
 }
 
-/// What the other end of a socket is to who waits.
+/// Role of a socket's other end for the waiting process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PeerKind {
-    /// It was connected to.
+    /// The process connected to it.
     Asked,
-    /// It connected.
+    /// The peer connected to the process.
     Client,
-    /// Nobody yet: who listens waits for connections.
+    /// No peer yet: the process waits for connections.
     Listens,
     /// Which of the two connected is not known.
     #[default]
@@ -72,7 +73,7 @@ impl PeerKind {
     }
 }
 
-/// By who waits, kind and address.
+/// Waiting program, role and address.
 type Key<'a> = (&'a str, PeerKind, &'a str);
 
 #[derive(Default)]
@@ -123,7 +124,7 @@ fn add<'a>((trace, sides): (&'a Trace, &SocketSides), thread: ThreadId, part: &m
     for slice in trace.slices.of(thread).filter(|slice| slice.state == ThreadState::Blocked) {
         let (wait, ns) = (trace.wait(slice.wait), slice.duration().0);
         if wait.object_kind != ObjectKind::Socket {
-            // Who polls for a pipe alone does not wait for whatever comes.
+            // A poll for a single pipe is not a wait for any event.
             let is_any = matches!(wait.object_kind, ObjectKind::None | ObjectKind::Epoll);
             part.any_ns += if is_any && wait.reason == WaitReason::Multiplex { ns } else { 0 };
             part.unnamed_ns += if wait.reason == WaitReason::Socket { ns } else { 0 };
@@ -142,7 +143,7 @@ fn add<'a>((trace, sides): (&'a Trace, &SocketSides), thread: ThreadId, part: &m
     }
 }
 
-/// What is at the other end of a socket that is waited for, and its address.
+/// Role and address of a socket's other end.
 fn whom<'a>(trace: &'a Trace, sides: &SocketSides, wait: &Wait) -> Option<(PeerKind, &'a str)> {
     let name = SocketName::parse(trace.calls.name_of(ObjectKind::Socket, wait.object))?;
     let (own, is_open) = match name {

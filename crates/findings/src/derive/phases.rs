@@ -8,9 +8,9 @@ use holdup_events::{ThreadId, Timestamp, Trace};
 pub struct Phase {
     /// From when.
     pub start: Timestamp,
-    /// To when; not before the next one's end is this one's start.
+    /// End of the phase. Not before the next phase, whose start is at least this.
     pub end: Timestamp,
-    /// What the time is.
+    /// Kind of the time.
     pub kind: SpanKind,
     /// Row of [`Trace::names`].
     pub name: u32,
@@ -18,7 +18,7 @@ pub struct Phase {
     pub lane: u32,
 }
 
-/// Of a collector, or of the runtime that stops threads for it.
+/// Whether the span belongs to a collector, or to the runtime that stops threads for it.
 pub fn is_collectors(kind: SpanKind) -> bool {
     !matches!(kind, SpanKind::User | SpanKind::Idle)
 }
@@ -26,7 +26,7 @@ pub fn is_collectors(kind: SpanKind) -> bool {
 /// A lane of which less than this is matched to threads is not charged to any.
 const MATCHED_MIN: f64 = 0.9;
 
-/// Whether what a lane told is known to be of the threads that have it.
+/// Whether a lane's events are matched to its threads.
 pub fn is_matched(trace: &Trace, lane: u32) -> bool {
     trace
         .lanes
@@ -40,7 +40,7 @@ pub fn collectors(trace: &Trace, thread: ThreadId) -> Vec<SpanRow> {
     spans.filter(|span| is_collectors(trace.told_name(span.name).kind)).copied().collect()
 }
 
-/// The phases of spans that are sorted by start, outer ones first; none where there is no span.
+/// Phases of spans that are sorted by start, outer spans first. There are no phases between spans.
 pub fn flat(trace: &Trace, spans: &[SpanRow]) -> Vec<Phase> {
     let mut phases: Vec<Phase> = Vec::new();
     let mut open: Vec<SpanRow> = Vec::new();

@@ -1,5 +1,5 @@
-//! Pieces of work that a thread hands to others and then waits for, over and over: how often, and how long each time takes in all.
-//! It judges nothing.
+//! Parallel regions: work that a thread hands to other threads and then waits for, repeatedly. Number of
+//! regions, and the mean time of each.
 
 use std::collections::BTreeMap;
 
@@ -11,24 +11,24 @@ use super::ledger::Ledger;
 use super::parallel;
 use super::roles::Roles;
 
-/// What one process handed out and waited for.
+/// Parallel regions of one process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Regions {
-    /// Whose.
+    /// The process.
     pub process: ProcessId,
-    /// Who waited most often until all was done.
+    /// Thread with the most waits for the end of a region.
     pub thread: ThreadId,
-    /// How often it waited, each time until another thread of the process ended that.
+    /// Number of these waits, each ended by another thread of the process.
     pub joins: u64,
     /// How long it lived (ns).
     pub life_ns: u64,
-    /// Of that, what it waited for anything else than CPUs and such ends (ns).
+    /// Time of its life in which it waited for anything except CPUs and region ends (ns).
     pub elsewhere_ns: u64,
-    /// What all threads of the process computed (ns, sampled).
+    /// Useful time of all threads of the process (ns, sampled).
     pub useful_ns: u64,
-    /// What its threads looked again and again, and what the kernel ran for it (ns, sampled).
+    /// Spin time of its threads (ns, sampled).
     pub looking_ns: u64,
-    /// See there.
+    /// Kernel time of its threads (ns, sampled).
     pub kernel_ns: u64,
 }
 
@@ -39,10 +39,11 @@ impl Regions {
     }
 }
 
-/// So much more often another one waits, if it is not one of those who take part as well.
+/// Minimum factor of waits for another thread to be the one that hands out work. Otherwise it takes part as a
+/// worker.
 const MORE: f64 = 1.1;
 
-/// Of each process whose threads wait so, those who did so most often first.
+/// Regions by process, most waits first.
 pub fn derive(trace: &Trace, roles: &Roles, ledger: &Ledger) -> Vec<Regions> {
     let mut of: BTreeMap<ProcessId, Regions> = BTreeMap::new();
     let joins = parallel::map(ledger.threads.len(), |row| joins(trace, roles, ledger.threads[row].thread));
@@ -53,7 +54,7 @@ pub fn derive(trace: &Trace, roles: &Roles, ledger: &Ledger) -> Vec<Regions> {
         sums.useful_ns += class(Class::Useful);
         sums.looking_ns += class(Class::Spin);
         sums.kernel_ns += class(Class::Kernel);
-        // Where several do so as often, the first of them is who hands out.
+        // If several threads wait about equally often, the first of them hands out the work.
         if joins as f64 > MORE * sums.joins as f64 {
             let awake = thread.running_ns() + class(Class::RunQueue) + class(Class::Stolen);
             let life_ns = thread.life.0;

@@ -1,5 +1,5 @@
-//! Collections of garbage that the program itself asks for, as descriptors know how it does (`[[request]]`): whether it is these
-//! that cost time, and who asks. It judges nothing.
+//! Garbage collections that the program requests itself, found by descriptors (`[[request]]`): their share of
+//! the cost, and the requesting function.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,17 +13,17 @@ use super::roles::Roles;
 use super::stacks::folding::matches;
 use crate::descriptors::{Request, Role, plain_name};
 
-/// What was asked for.
+/// Requested collections.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Requested {
-    /// The part of the time in which threads waited for a collection, or made one, in which one did that was asked for (0 to 1; of
-    /// those whose stack was taken).
+    /// Share of the time of collections, running or waiting, in requested collections (0 to 1). Only time
+    /// with a stack counts.
     pub share: f64,
-    /// The function by which it was asked for, the one nearest to the program's own.
+    /// Function that made the request, nearest to the program's own function.
     pub function: String,
-    /// The program's own function for which.
+    /// The program's own function that called it.
     pub place: Option<String>,
-    /// What to do about it.
+    /// Advice.
     pub advice: String,
 }
 
@@ -36,7 +36,7 @@ impl Requested {
 
 const MOST: f64 = 0.5;
 
-/// Of the processes' threads that `counts` names; none where nobody asked.
+/// Considers the processes' threads that `counts` accepts. `None` if no collection was requested.
 pub fn derive(trace: &Trace, roles: &Roles, counts: impl Fn(ThreadId) -> bool) -> Option<Requested> {
     let requests: Vec<&Request> =
         roles.descriptors.runtimes().iter().flat_map(|runtime| &runtime.requests).collect();
@@ -65,8 +65,9 @@ pub fn derive(trace: &Trace, roles: &Roles, counts: impl Fn(ThreadId) -> bool) -
     })
 }
 
-/// When a thread waited for a collection or was seen to make one, with its stack then. A sample stands for the time until the next.
-/// Who only stood still because a probe told a stop says by no stack whose it was, and does not count.
+/// Time ranges in which a thread waited for a collection or made one, with its stack. A sample covers the
+/// time until the next one. A thread that only stands still in a probe's stop has no relevant stack, and does
+/// not count.
 fn collecting(trace: &Trace, roles: &Roles, thread: ThreadId) -> Vec<(Span, StackId)> {
     let waits = |slice: &Slice| {
         slice.state == ThreadState::Blocked
@@ -87,7 +88,7 @@ fn collecting(trace: &Trace, roles: &Roles, thread: ThreadId) -> Vec<(Span, Stac
 /// A request on a stack.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Asked {
-    /// Its row.
+    /// Row of the request.
     request: usize,
     frame: FrameId,
     /// The program's own function nearest to it, of those that called it.
@@ -115,7 +116,8 @@ impl<'a> Asking<'a> {
         Asking { trace, own: OwnFrames::new(trace), requests, of_frame, known: HashMap::new() }
     }
 
-    /// The first of the requests, as they are listed, that is on the stack; of several frames of it the one farthest from the leaf.
+    /// The first request in list order that is on the stack. If it has several frames, the one farthest from
+    /// the leaf.
     fn of(&mut self, stack: StackId) -> Option<Asked> {
         let Asking { trace, own, of_frame, known, .. } = self;
         *known.entry(stack).or_insert_with(|| {

@@ -1,7 +1,7 @@
-//! Room on the CPUs over time: how many threads ran, how many CPUs were idle, when nobody wanted to run.
+//! Free CPU capacity over time: running threads, idle CPUs, and time without runnable threads.
 //!
-//! In equal steps, so that any set of waits can be weighed without another walk through time: what the
-//! waiting would have cost less if the waiters had run on CPUs that were idle. It judges nothing.
+//! Stored in equal steps, so that any set of waits can be weighted without another walk through time. The
+//! result is the saving if the waiters had run on idle CPUs.
 
 use std::ops::Range;
 
@@ -11,11 +11,11 @@ use super::occupancy::{FAIR_PART, Stall};
 use super::parallelism::Parallelism;
 use crate::charge::Charge;
 
-/// Steps of a recording: few enough to be nothing beside the slices, many enough that what a step holds
-/// mostly overlaps.
+/// Number of steps of a recording. Small compared with the slices, and large enough that activities within a
+/// step mostly overlap.
 const STEPS: u64 = 1 << 14;
 
-/// What the program and the CPUs did in each step.
+/// Activity of the program and the CPUs in each step.
 #[derive(Clone, Debug, Default)]
 pub struct Room {
     start: Timestamp,
@@ -25,14 +25,14 @@ pub struct Room {
     steps: Vec<Step>,
 }
 
-/// What the program and the CPUs do at one moment.
+/// Activity of the program and the CPUs at one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Doing {
     /// Threads of the program that run.
     pub runs: u32,
-    /// Threads of the program that run or want to.
+    /// Threads of the program that are running or runnable.
     pub wanting: u32,
-    /// CPUs that run nobody.
+    /// Idle CPUs.
     pub idle: u32,
     /// CPUs that run none of the program's threads.
     pub free: u32,
@@ -43,11 +43,11 @@ pub struct Doing {
 struct Step {
     /// The program's threads ran.
     own: f64,
-    /// CPUs ran nobody.
+    /// CPUs were idle.
     idle: f64,
-    /// CPUs ran nobody or another program: a thread that wanted to run would get its part of them.
+    /// CPUs were idle or ran another program. A runnable thread would get its fair share of them.
     free: f64,
-    /// Wall time in which no thread of the program ran or wanted to.
+    /// Wall time in which no thread of the program was running or runnable.
     quiet: f64,
 }
 
@@ -59,8 +59,8 @@ impl Room {
         Room { start: trace.start(), step, first, steps: Vec::new() }
     }
 
-    /// In `start..end`, of the program's threads `runs` ran and `wanting` ran or wanted to; of the CPUs, `idle` ran
-    /// nobody and `free` none of its threads.
+    /// Adds `start..end`, in which `runs` threads of the program were running and `wanting` running or
+    /// runnable. `idle` CPUs were idle, and `free` CPUs ran none of its threads.
     pub fn add(&mut self, start: Timestamp, end: Timestamp, doing: Doing) {
         let mut at = start.since(self.start).0;
         let to = end.since(self.start).0;
@@ -77,7 +77,7 @@ impl Room {
         }
     }
 
-    /// Adds what another window knows; windows come in time order.
+    /// Adds another window. Windows must come in time order.
     pub fn merge(&mut self, other: Room) {
         for (index, more) in other.steps.into_iter().enumerate() {
             let step = self.slot(other.first + index as u64);
@@ -96,9 +96,10 @@ impl Room {
         &mut self.steps[index]
     }
 
-    /// What it would save if the charged slices' threads had run meanwhile, on the CPUs that the program did not use.
+    /// Estimated saving if the threads of the charged slices had run during them, on CPUs that the program
+    /// did not use.
     ///
-    /// As [`Stall`] says, but with means over a step: what is exact there is nearly so here.
+    /// The same as in [`Stall`], but with means over a step, so approximate instead of exact.
     pub fn stall(&self, trace: &Trace, charge: &Charge) -> Stall {
         let waiting = self.waiting(trace, charge);
         let room = |(step, waiting): (&Step, &f64)| {
@@ -120,8 +121,8 @@ impl Room {
         Stall { idle_ns: idle.sum(), ..self.share_out(trace, charge, &chances, saved_ns) }
     }
 
-    /// What it would save if the charged slices did not hold up a program of which nobody wants to run
-    /// meanwhile: waits for the clock, in which no CPU could help.
+    /// Estimated saving if the charged slices did not delay a program without runnable threads: waits for a
+    /// timer, in which no CPU could help.
     pub fn stall_quiet(&self, trace: &Trace, charge: &Charge) -> Stall {
         let waiting = self.waiting(trace, charge);
         let quiet = |(step, waiting): (&Step, &f64)| step.quiet.min(*waiting);
@@ -216,8 +217,7 @@ impl Places {
     }
 }
 
-/// Share of the wall time that running less by `ns` in all would save at most (ns): the program runs on as many
-/// CPUs at once as it does.
+/// Maximum saved wall time if the program ran for `ns` less in total (ns), at its actual parallelism.
 pub fn wall_of_running(parallelism: &Parallelism, running_ns: u64, ns: f64) -> f64 {
     let any_ran: u64 = parallelism.running_ns.iter().skip(1).sum();
     ns / running_ns.max(1) as f64 * any_ran as f64

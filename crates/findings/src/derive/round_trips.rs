@@ -1,4 +1,4 @@
-//! What it takes that several processes ask another one for each piece: an object of a manager, a row of a service. It judges nothing.
+//! Cost of requesting items one by one from another process: an object of a manager, a row of a service.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,8 @@ use super::roles::Roles;
 use crate::charge::Charge;
 use crate::descriptors::Role;
 
-/// The process that several others ask piece by piece, each through a thread of its own in it, if that is what the charged waits are.
+/// The process that several others send requests to, each through a thread of its own in that process. `None`
+/// if the charged waits are not of this kind.
 pub fn asked_by_many(trace: &Trace, charge: &Charge) -> Option<ProcessId> {
     let mut members: BTreeMap<ProcessId, u32> = BTreeMap::new();
     for thread in threads_of(trace, charge) {
@@ -26,10 +27,10 @@ fn threads_of(trace: &Trace, charge: &Charge) -> BTreeSet<ThreadId> {
     charge.slices(trace).map(|slice| slice.thread).collect()
 }
 
-/// All that the asked process's threads run for that, and with those who ask the library by which they do so, and packing what they send.
-/// If each of them has what it asks for, all of that goes.
+/// Running time for these requests: all of the serving process's threads, and in the clients the library that
+/// makes the requests, and serialization. All of it would be saved if each client had its items locally.
 pub struct RoundTrips {
-    /// Who is asked.
+    /// The serving process.
     pub asked: ProcessId,
     threads: BTreeSet<ThreadId>,
     /// Stacks that have the library's function on them.
@@ -37,7 +38,8 @@ pub struct RoundTrips {
 }
 
 impl RoundTrips {
-    /// Of threads that wait for each other in the charged slices; none where it is not one process that several ask.
+    /// For threads that wait for each other in the charged slices. `None` if no single process serves several
+    /// others.
     pub fn of(trace: &Trace, charge: &Charge) -> Option<RoundTrips> {
         let asked = asked_by_many(trace, charge)?;
         let own = OwnFrames::new(trace);
@@ -55,7 +57,7 @@ impl RoundTrips {
         Some(RoundTrips { asked, threads: threads_of(trace, charge), through })
     }
 
-    /// Whether what a sample stands for goes with the asking.
+    /// Whether a sample belongs to these requests.
     pub fn has(&self, (trace, roles): (&Trace, &Roles), sample: &SampleRow) -> bool {
         let packs = || roles.role_of_sample(sample) == Some(Role::Encode);
         self.threads.contains(&sample.thread)

@@ -1,7 +1,7 @@
-//! What each runtime or library did in each role, and which rules of its descriptor told nothing.
+//! Activity of each runtime or library by role, and the rules of its descriptor that matched nothing.
 //!
-//! Running time is sampled: a thread's samples divide its own running time. Blocked time is the exact length of the
-//! waits that a rule speaks for.
+//! Running time is sampled: a thread's samples divide its own running time. Blocked time is the exact length
+//! of the waits that a rule applies to.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::descriptors::{Role, Rule, RuleId};
 /// One runtime that was seen.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RuntimeUse {
-    /// Its id.
+    /// Id of the runtime.
     pub name: String,
     /// For people.
     pub title: String,
@@ -27,11 +27,11 @@ pub struct RuntimeUse {
     pub fewer_threads: String,
     /// Processes of the program that have it.
     pub processes: u32,
-    /// What it did, the costliest first.
+    /// Activity by role, largest first.
     pub roles: Vec<RoleUse>,
     /// Rules of its descriptor.
     pub rules: u32,
-    /// Those that matched nothing, by their role and first pattern.
+    /// Rules that matched nothing, by their role and first pattern.
     pub unmatched: Vec<String>,
 }
 
@@ -40,7 +40,7 @@ pub struct RuntimeUse {
 pub struct RoleUse {
     /// Which.
     pub role: Role,
-    /// What exactly, for people: the lock's name or what the rule says of itself; may be empty.
+    /// Display name: the lock's name, or the rule's own description. May be empty.
     pub what: String,
     /// Threads that were seen in it.
     pub threads: u32,
@@ -48,36 +48,36 @@ pub struct RoleUse {
     pub samples: u64,
     /// How many of them were in the kernel, and so are not of the role's class.
     pub kernel_samples: u64,
-    /// Running time (ns), the kernel's included; sampled.
+    /// Running time (ns, sampled), including kernel time.
     pub running_ns: u64,
     /// Half the width of its 95 % interval (ns).
     pub running_error_ns: u64,
     /// Waits.
     pub waits: u64,
-    /// Their length (ns).
+    /// Length of these waits (ns).
     pub blocked_ns: u64,
-    /// How much of that is told by the stacks of other waits on the same futex word (ns).
+    /// Part of it that is derived from the stacks of other waits on the same futex word (ns).
     pub inferred_ns: u64,
 }
 
-/// What a runtime told of itself.
+/// Events that a runtime reported itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Telling {
-    /// Its name and version.
+    /// Name and version of the runtime.
     pub runtime: String,
     /// Lanes: domains, capabilities, goroutines.
     pub lanes: u64,
-    /// Things told.
+    /// Number of events.
     pub events: u64,
     /// How many of them are matched to a thread.
     pub matched: u64,
-    /// Spans told.
+    /// Number of spans.
     pub spans: u64,
-    /// Those of them that are the program's own.
+    /// Number of spans that the program itself defined.
     pub own_spans: u64,
 }
 
-/// What each runtime told, by name; programs that name spans themselves come as the runtime without a name.
+/// Events of each runtime, by name. Programs that define their own spans have an empty runtime name.
 pub fn told(trace: &Trace) -> Vec<Telling> {
     let mut all: BTreeMap<&str, Telling> = BTreeMap::new();
     for lane in trace.lanes.iter().filter(|lane| lane.runtime != HARDWARE) {
@@ -95,7 +95,7 @@ pub fn told(trace: &Trace) -> Vec<Telling> {
     all.into_iter().map(|(runtime, telling)| Telling { runtime: runtime.to_owned(), ..telling }).collect()
 }
 
-/// What one thread did by one rule.
+/// Activity of one thread by one rule.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
     samples: u64,
@@ -209,7 +209,7 @@ fn present(trace: &Trace, roles: &Roles) -> BTreeMap<usize, RuntimeUse> {
     found
 }
 
-/// Waits of each target thread by rule; an entry for each target thread.
+/// Waits of each target thread by rule, with an entry for every target thread.
 fn waits(trace: &Trace, roles: &Roles) -> BTreeMap<ThreadId, ByRule> {
     let groups = parallel::thread_groups(trace);
     let parts = parallel::map(groups.len(), |group| {

@@ -1,7 +1,8 @@
-//! What others do for the program's functions while these run: copying, formatting, allocating, page faults; and for which of them.
+//! Services: work in libraries and the kernel on behalf of the program's functions, such as copying,
+//! formatting, allocation and page faults.
 //!
-//! Sampled. A sample counts for the program's own function nearest to the leaf that does not belong to the service itself
-//! (which may be linked into the program).
+//! Sampled. A sample counts for the program's function nearest to the leaf that is not part of the service
+//! itself. A service may be linked into the program.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -18,7 +19,7 @@ use super::stacks::folding::matches;
 use super::timelines::Timelines;
 use crate::descriptors::{Role, RuleId, plain_name};
 
-/// What is done.
+/// Kind of service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Service {
     /// Memory is copied, filled or measured.
@@ -27,13 +28,13 @@ pub enum Service {
     Format,
     /// Values are packed to be handed on, or unpacked.
     Encode,
-    /// Connections are made: who each side is, and with which keys.
+    /// Connection setup: authentication and key exchange.
     Handshake,
     /// Memory is allocated or freed.
     Allocate,
     /// The same, with the syscalls that allocators make.
     AllocateByKernel,
-    /// The kernel gives memory that was touched for the first time, or anew.
+    /// The kernel provides memory at its first access, or at the first access after its return.
     Fault,
     /// The program gives memory back to the kernel.
     Return,
@@ -48,36 +49,37 @@ pub struct ServiceUse {
     pub ns: u64,
     /// Half the width of its 95 % interval (ns).
     pub error_ns: u64,
-    /// For whom: function, ns, the most first, at most [`CALLERS_MAX`].
+    /// Calling functions with their time (ns), largest first, at most [`CALLERS_MAX`].
     pub callers: Vec<(String, u64)>,
-    /// Who calls the first of these, where hardly anything is done for others (as `callers`, their parts of the whole).
+    /// Callers of the first function in `callers`, if it accounts for nearly all of the service. Function and
+    /// time (ns), largest first.
     pub called_by: Vec<(String, u64)>,
     /// In which functions of libraries or the kernel, by samples, the most first, at most [`CALLERS_MAX`].
     pub inside: Vec<(String, u64)>,
-    /// What it costs the run.
+    /// Cost for the run.
     pub stall: Stall,
-    /// Of what is allocated: what the rest of those functions costs that are mostly about it. They write what they allocated, or go
-    /// through what they free.
+    /// For allocation: cost of the rest of the functions that mostly allocate. They write to the memory that
+    /// they allocate, or traverse the memory that they free.
     pub around: Stall,
-    /// Some of the samples: who, when.
+    /// Some of the samples: thread and time.
     pub seen: Vec<(ThreadId, Timestamp)>,
-    /// When [`MOST`] of the samples had been.
+    /// Time by which [`MOST`] of the samples had been taken.
     pub most_by: Timestamp,
 }
 
-/// Of the samples, for [`ServiceUse::most_by`].
+/// Share of the samples for [`ServiceUse::most_by`].
 pub const MOST: f64 = 0.9;
 
-/// A function for which so much is done is no surprise: who calls it may be.
+/// Minimum share of the service for a single function, to report its callers instead.
 const FOR_ONE: f64 = 0.9;
 /// Functions that are named.
 pub const CALLERS_MAX: usize = 6;
 /// Rows in [`ServiceUse::seen`].
 const SEEN_MAX: usize = 10;
-/// To allocate a block and to free it takes some 20 to 100 ns; who takes ten times as long has it zeroed or got from the kernel, and
-/// it is larger than the smallest.
+/// Maximum time to allocate and free a block (ns). Usual times are 20 to 100 ns. At ten times as much, the
+/// block is zeroed or comes from the kernel, and is larger than the minimum.
 const BLOCK_NS_MAX: f64 = 1_000.0;
-/// No allocator's blocks lie closer to each other than what malloc must align to on 64-bit machines.
+/// Minimum distance of an allocator's blocks (bytes): malloc's alignment on 64-bit machines.
 const BLOCK_BYTES_MIN: f64 = 16.0;
 /// How the kernel's way into a page fault is called, on x86-64 and aarch64.
 const FAULT_ENTRIES: [&str; 5] =
@@ -86,7 +88,7 @@ const FAULT_ENTRIES: [&str; 5] =
 /// Calls that give memory back: x86-64's numbers of munmap, brk, mremap and madvise.
 const RETURNING: [i32; 4] = [11, 12, 25, 28];
 
-/// Derives all of them; those without a sample are left out.
+/// Derives all services that have samples.
 pub fn derive(
     trace: &Trace,
     ledger: &Ledger,
@@ -155,8 +157,8 @@ fn is_in_no_service(roles: &Roles, sample: &SampleRow) -> bool {
     !matches!(role, Some(Role::Copy | Role::Format | Role::Encode | Role::Handshake | Role::Allocator))
 }
 
-/// The part (0 to 1) of the blocks that were allocated, in so much running time (ns) of the allocator, which surely lay where others
-/// had before; `None` if the kernel did not say how much memory there was at the most, or not of which process.
+/// Lower bound of the share (0 to 1) of allocated blocks that reuse the place of earlier blocks, from the
+/// allocator's running time (ns). `None` if the kernel did not report the peak memory, or not by process.
 pub fn blocks_taken_again(trace: &Trace, allocating_ns: f64) -> Option<f64> {
     let memory = trace.manifest.memory.filter(|memory| memory.peak_bytes > 0)?;
     let bytes = allocating_ns / BLOCK_NS_MAX * BLOCK_BYTES_MIN;
@@ -169,9 +171,9 @@ fn is_one_process(trace: &Trace) -> bool {
     processes.all(|other| Some(other) == first)
 }
 
-/// The part (0 to 1) of the memory that a program took by page faults which it surely took more than once; `None` if that
-/// was not counted. Each fault gives a page at the least, and all of them stay below the peak where each is taken once. With
-/// several processes it is not known: each takes its own.
+/// Lower bound of the share (0 to 1) of faulted-in memory that the program had already used before. `None` if
+/// it was not counted. Each fault provides at least a page. If each page is used once, the total stays below
+/// the peak. With several processes the result is unknown, because each has memory of its own.
 pub fn taken_again(trace: &Trace) -> Option<f64> {
     let memory = trace.manifest.memory.filter(|memory| memory.minor_faults > 0 && memory.page_bytes > 0)?;
     let taken = memory.minor_faults as f64 * memory.page_bytes as f64;
@@ -184,7 +186,7 @@ pub(super) struct Faulting {
 }
 
 impl Faulting {
-    /// Looks at every frame once.
+    /// Evaluates each frame once.
     pub fn new(trace: &Trace) -> Faulting {
         let is_entry = |frame: &Frame| {
             frame.kind == FrameKind::Kernel && FAULT_ENTRIES.contains(&frame.function.as_str())
@@ -199,7 +201,7 @@ impl Faulting {
     }
 }
 
-/// Which service a sample is in, and the descriptor's rule that says so.
+/// Service of a sample, and the descriptor's rule that identifies it.
 fn service(
     trace: &Trace,
     sample: &SampleRow,
@@ -215,7 +217,7 @@ fn service(
     }
     let rule = roles.of_sample(sample)?;
     match roles.descriptors.rule(rule)?.1.role {
-        // What peers say to each other goes through the kernel: that is a part of it.
+        // The messages of a handshake go through the kernel, so kernel time counts.
         role if sample.in_kernel && role != Role::Handshake => None,
         Role::Copy => Some((Service::Copy, Some(rule))),
         Role::Format => Some((Service::Format, Some(rule))),
@@ -226,7 +228,7 @@ fn service(
     }
 }
 
-/// For whom a service was done, remembered by stack and rule.
+/// Callers of services, cached by stack and rule.
 struct Callers<'a> {
     trace: &'a Trace,
     roles: &'a Roles,
@@ -254,10 +256,12 @@ impl<'a> Callers<'a> {
                 })
             };
             let is_own = |id: &FrameId| !serves(*id) && !own.is_of_a_machine(*id);
-            // Where all is of the language's own library: who called the service, not what it calls itself.
+            // If all frames belong to the language's standard library: the caller of the service, not its
+            // callees.
             let frames: Vec<FrameId> = trace.stack_frames(stack).collect();
             let outside = frames.iter().rposition(|id| serves(*id)).map_or(0, |row| row + 1);
-            // Of a thread or task that does nothing else the root says nothing: what it was begun for does.
+            // If a thread or task only runs the service, its root function is not helpful. Its start function
+            // is used instead.
             let from = if outside + 1 < frames.len() { outside } else { outside.saturating_sub(1) };
             let any = frames[from..].iter().filter_map(|id| own.of(*id));
             // What a service calls itself may be linked into the program, too.

@@ -1,22 +1,23 @@
-//! Whether waits of several threads for something outside go on side by side, or one after another.
+//! Whether waits of several threads for an outside service run in parallel, or one after another.
 //!
-//! Who asks a server that takes one request at a time waits longer, by as much as who asked before still has to wait.
-//! Who asks one that takes any number waits as long as ever. A line through all waits tells which it is. And a server that
-//! takes one at a time answers in its own time: two answers never come in a moment.
+//! If the server handles one request at a time, a wait is longer by the remaining wait of the previous
+//! request. If the server handles any number, waits do not depend on each other. A linear regression over all
+//! waits distinguishes the two cases. A serial server also needs its service time between two responses, so
+//! responses never come at nearly the same time.
 
 use holdup_events::Timestamp;
 
-/// Fewer waits tell nothing.
+/// Minimum number of waits. Fewer prove nothing.
 const WAITS_MIN: usize = 30;
 /// Standard errors on the safe side.
 const SURE: f64 = 2.0;
-/// Who waits for less than this part of what is usual only looked, or asked for something else.
+/// Minimum length of a wait, relative to the median. Shorter waits were only polls, or for something else.
 const LOOK_MAX: f64 = 0.1;
-/// Of the times between two answers, the one below which so many are: single answers may come together by chance.
+/// Quantile of the times between two responses. Single responses may come together by chance.
 const SHORT_GAPS: f64 = 0.05;
 
-/// The part (0 to 1) of a wait for which nobody else's may go on, at the most; 1 if it is not known. `waits` are begins and
-/// ends of threads that ask the same.
+/// Upper bound of the share (0 to 1) of a wait that excludes other waits. 1 if unknown. `waits` are the
+/// starts and ends of waits for the same service.
 pub fn exclusive_part(mut waits: Vec<(Timestamp, Timestamp)>) -> f64 {
     drop_looks(&mut waits);
     if waits.len() < WAITS_MIN {
@@ -37,9 +38,10 @@ fn drop_looks(waits: &mut Vec<(Timestamp, Timestamp)>) {
     }
 }
 
-/// A line through all waits: how much longer one is for each ns that who asked last still had to wait. If two threads ask at any
-/// time, and the first part `q` of what they wait for is exclusive, its slope is 3 q² - 2 q³; if more do, it is steeper. From
-/// the steepest slope that the points allow, that gives the part.
+/// Share from a linear regression over all waits: additional length of a wait per ns of the previous
+/// request's remaining wait. Assume that two threads send requests at random times, and that the first share
+/// `q` of each wait is exclusive. The slope is then 3 q² - 2 q³. With more threads it is steeper. The
+/// steepest slope that the points allow gives the share.
 fn by_slope(waits: &[(Timestamp, Timestamp)]) -> f64 {
     let points: Vec<(f64, f64)> = left_of_last(waits);
     let count = points.len() as f64;
@@ -56,12 +58,12 @@ fn by_slope(waits: &[(Timestamp, Timestamp)]) -> f64 {
     0.5 - ((1.0 - 2.0 * slope).asin() / 3.0).sin()
 }
 
-/// Of each wait: how long who asked last before still had to wait when it began, and its own length (ns).
+/// For each wait: the previous request's remaining wait at its start, and its own length (ns).
 fn left_of_last(waits: &[(Timestamp, Timestamp)]) -> Vec<(f64, f64)> {
     let mut asked: Vec<Timestamp> = Vec::new();
     let mut points = Vec::with_capacity(waits.len());
     for (from, to) in waits {
-        // Who is answered does not come back: each is taken out once.
+        // A finished wait never returns, so each is removed once.
         asked.retain(|end| end > from);
         let left = asked.last().map_or(0, |end| end.since(*from).0);
         points.push((left as f64, to.since(*from).0 as f64));
@@ -83,8 +85,8 @@ fn by_gaps(waits: &[(Timestamp, Timestamp)]) -> f64 {
 mod tests {
     use super::*;
 
-    /// Three threads that ask again as soon as they are answered. `answer(at, free)` says when an answer comes to who asks
-    /// `at`, and the server has answered all before it at `free`.
+    /// Three threads that send a request again as soon as they get a response. `answer(at, free)` returns the
+    /// response time for a request at `at`, if the server has finished all earlier ones at `free`.
     fn asked(answer: impl Fn(u64, u64, u64) -> u64) -> Vec<(Timestamp, Timestamp)> {
         let mut at = [0, 400, 900];
         let (mut waits, mut free) = (Vec::new(), 0);
@@ -108,7 +110,8 @@ mod tests {
     fn a_server_that_takes_one_at_a_time_is_told_by_how_long_others_wait() {
         let part = exclusive_part(asked(|at, free, ns| at.max(free) + ns));
         assert!(part > 0.9, "{part}");
-        // Its answers always take the same: every wait is as long, too. Then the gaps tell.
+        // With a constant service time, all waits have the same length. The times between responses then
+        // decide.
         let part = exclusive_part(asked(|at, free, _| at.max(free) + 1000));
         assert!(part > 0.3, "{part}");
     }
@@ -122,7 +125,7 @@ mod tests {
         waits.extend(looks);
         let part = exclusive_part(waits);
         assert!((part - alone).abs() < 0.05, "{part} {alone}");
-        // A server that takes one at a time is told all the same.
+        // A serial server is still recognized.
         let mut waits = asked(|at, free, ns| at.max(free) + ns);
         waits.push((Timestamp(5), Timestamp(9)));
         assert!(exclusive_part(waits) > 0.9);

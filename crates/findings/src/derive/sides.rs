@@ -1,4 +1,4 @@
-//! Of two programs that speak with each other: which one asks. It judges nothing.
+//! Client and service of two programs that exchange messages.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,20 +11,20 @@ use super::in_flight::{self, Message, Messages};
 use super::socket_sides::SocketSides;
 use super::syscall_names::is_accept;
 
-/// What passed between programs, and who asks whom.
+/// Messages between programs, and the sides of each pair.
 pub struct Spoken {
     pub(super) messages: Messages,
     pub(super) sides: Sides,
 }
 
 impl Spoken {
-    /// Looks at all wakeups between programs.
+    /// Evaluates all wakeups between programs.
     pub fn new(trace: &Trace) -> Spoken {
         let messages = in_flight::messages(trace);
         Spoken { sides: Sides::new(trace, &messages), messages }
     }
 
-    /// What passed between two, in time order.
+    /// Messages between two processes, in time order.
     pub(super) fn between(&self, one: ProcessId, other: ProcessId) -> Option<&[Message]> {
         self.messages.get(&(one.min(other), one.max(other))).map(Vec::as_slice)
     }
@@ -42,7 +42,7 @@ pub fn who_asks(trace: &Trace, (one, other): (ProcessId, ProcessId)) -> Option<P
     }
 }
 
-/// Who asks whom.
+/// Client and service of each pair of processes.
 pub(super) struct Sides {
     /// Processes that accept connections.
     accepting: BTreeSet<ProcessId>,
@@ -50,14 +50,16 @@ pub(super) struct Sides {
     older: BTreeSet<ProcessId>,
     /// Which end their sockets are.
     sockets: SocketSides,
-    /// Of two processes, which of them connected to the other.
+    /// For two processes: the one that connected to the other.
     connected: BTreeMap<(ProcessId, ProcessId), ProcessId>,
-    /// Of two processes, when one woke the other first, and which: who asks speaks first, the other answers.
+    /// For two processes: time and sender of the first wakeup. The client sends first, and the service
+    /// responds.
     first: BTreeMap<(ProcessId, ProcessId), (Timestamp, ProcessId)>,
 }
 
 impl Sides {
-    /// What passes by the network goes before other wakeups: who starts a server may wait for its word that it listens.
+    /// Network messages take precedence over other wakeups. A process that starts a server may wait for its
+    /// readiness message.
     pub(super) fn new(trace: &Trace, messages: &Messages) -> Sides {
         let mut first: BTreeMap<(ProcessId, ProcessId), (Timestamp, ProcessId)> = BTreeMap::new();
         let process = |thread: ThreadId| trace.threads.get(thread.index()).map(|thread| thread.process);
@@ -94,7 +96,7 @@ impl Sides {
         self.connected.contains_key(&(one.min(other), one.max(other)))
     }
 
-    /// Whether one of two is known to accept connections: then that tells.
+    /// Whether accepts or connections decide the sides of these two processes.
     pub(super) fn accepts_any(&self, one: ProcessId, other: ProcessId) -> bool {
         self.accepts(one) || self.accepts(other) || self.is_by_connection(one, other)
     }
@@ -104,7 +106,8 @@ impl Sides {
         self.sockets.of(wait) == Some(Side::Connected)
     }
 
-    /// Whether a wait of a process is for an answer of that peer, and whether that is sure; `None`: it is not.
+    /// Whether a process's wait is for a response of that peer. The inner value is whether that is certain.
+    /// `None` if it is not.
     pub(super) fn asks_by(
         &self,
         trace: &Trace,
@@ -113,20 +116,22 @@ impl Sides {
     ) -> Option<bool> {
         match self.sockets.of(wait) {
             Some(Side::Accepted) => None,
-            // Of one elsewhere it is not known what it does.
+            // The activity of a peer on another host is unknown.
             Some(Side::Connected) => Some(peer.is_some()),
             None => self.asks(trace, process, peer),
         }
     }
 
-    /// Whether a process asks that peer, and whether that is sure; `None`: it does not.
+    /// Whether a process is the client of that peer. The inner value is whether that is certain. `None` if it
+    /// is not.
     pub(super) fn asks(&self, trace: &Trace, process: ProcessId, peer: Option<ProcessId>) -> Option<bool> {
         let Some(peer) = peer else { return (!self.accepts(process)).then_some(false) };
         if let Some(connected) = self.connected.get(&(process.min(peer), process.max(peer))) {
             return (*connected == process).then_some(true);
         }
         match (self.accepts(process), self.accepts(peer)) {
-            // Who accepts may ask others in turn (a proxy): seen from its beginning, who spoke first tells.
+            // A process that accepts connections may itself be a client (a proxy). If both were recorded from
+            // their start, the first message decides.
             (true, false) if self.older.contains(&process) || self.older.contains(&peer) => None,
             (false, true) => Some(true),
             _ => {

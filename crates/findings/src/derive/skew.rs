@@ -1,8 +1,10 @@
-//! Processes that are alike, have their work from the same other process, and ask the same service for it: how much each of them had to
-//! do. It judges nothing.
+//! Skew of work: similar processes that get their work from one other process, and send requests for it to
+//! the same service. Work of each.
 //!
-//! Alike are those of one name that the same parent started and that do not speak with each other. One is at work while it runs, and while it waits for what
-//! an answer of the service ended. Those that accept connections share one queue of them. Divided evenly, each would be at work as long as all are on average.
+//! Processes are similar if they have the same name and parent, and do not exchange messages with each other.
+//! A process is at work while it runs, and during waits that a response of the service ended. Processes that
+//! accept connections share one queue, and are excluded. With evenly divided work, each process would be at
+//! work for the mean time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,19 +21,19 @@ use crate::charge::Charge;
 /// Processes that are alike.
 #[derive(Clone, Debug)]
 pub struct Skew {
-    /// Those that ask the service first, the busiest before the others.
+    /// The clients of the service, busiest first, then the others.
     pub workers: Vec<Worker>,
-    /// Who is asked: one, or one for each of them.
+    /// The service: one process, or one for each client.
     pub peers: BTreeSet<ProcessId>,
-    /// With whom all of them speak, too.
+    /// The process that all of them also exchange messages with.
     pub source: ProcessId,
     /// From the service's first answer to its last (ns).
     pub span_ns: u64,
-    /// Of most answers it is known that they were asked for.
+    /// Whether most of the responses certainly belong to requests.
     pub is_sure: bool,
-    /// Their waits for answers.
+    /// Waits of the clients for responses.
     pub waited: Charge,
-    /// What the service's threads slept meanwhile.
+    /// Sleeps of the service's threads during these waits.
     pub slept: Charge,
 }
 
@@ -60,9 +62,10 @@ impl Skew {
     }
 }
 
-/// Fewer may have been given different things to do.
+/// Minimum number of processes. Fewer may have different tasks.
 const WORKERS_MIN: usize = 3;
-/// Of the time in which the service answered, who came after this part was not there to share it.
+/// Maximum start time of a process, as a share of the service's time. A later process could not share the
+/// work.
 const LATE_MAX: f64 = 0.1;
 
 /// Derives them, those first of which the busiest is at work for longest beyond the average.
@@ -85,7 +88,7 @@ pub fn derive(trace: &Trace, holders: &Holders, (spoken, directions): &Heard) ->
         .filter_map(|(parent, name, asks)| {
             let there = there(trace, (parent, name), &asks)?;
             let (source, alike) = of_one_source(&partners, &there, &asks)?;
-            // Who waits for a connection takes the next one as soon as it is free.
+            // A process that waits for connections takes the next one as soon as it is free.
             let has_too_much = !alike.iter().any(|process| spoken.sides.accepts(*process));
             let alike = has_too_much.then_some(alike)?;
             Some(skew((trace, holders, spoken), source, &alike, &asks))
@@ -95,12 +98,12 @@ pub fn derive(trace: &Trace, holders: &Holders, (spoken, directions): &Heard) ->
     found
 }
 
-/// Who asks a service, and its answers.
+/// Clients of a service, with its responses.
 #[derive(Default)]
 struct Askers {
     /// How many of the answers are surely such.
     sure: usize,
-    /// Who is asked.
+    /// The service's processes.
     peers: BTreeSet<ProcessId>,
     answers: BTreeMap<ProcessId, Vec<Message>>,
 }
@@ -137,7 +140,7 @@ fn of_services<'a>(
     services
 }
 
-/// The processes of a parent and a name that were there when the service began to answer, but for the service.
+/// Processes with that parent and name that existed when the service began to respond, except the service.
 fn there(trace: &Trace, (parent, name): (ProcessId, &str), asks: &Askers) -> Option<BTreeSet<ProcessId>> {
     let (from, to) = asks.span()?;
     let late = Timestamp(from.0 + (LATE_MAX * to.since(from).0 as f64) as u64);
@@ -149,13 +152,14 @@ fn there(trace: &Trace, (parent, name): (ProcessId, &str), asks: &Askers) -> Opt
             thread.target && process.pid == thread.tid && is_alike && !is_service && thread.start <= late
         })
     };
-    // Who found nothing to do may have ended before the first answer, but not before all that ask had begun.
+    // A process without work may have ended before the first response, but not before all clients had
+    // started.
     let ask = alike().filter(|thread| asks.answers.contains_key(&thread.process));
     let begun = ask.map(|thread| thread.start).max().map_or(from, |begun| begun.min(from));
     Some(alike().filter(|thread| thread.end >= begun).map(|thread| thread.process).collect())
 }
 
-/// By process: with whom it speaks.
+/// By process: processes that it exchanges messages with.
 type Partners = BTreeMap<ProcessId, BTreeSet<ProcessId>>;
 
 fn partners(spoken: &Spoken) -> Partners {
@@ -167,8 +171,8 @@ fn partners(spoken: &Spoken) -> Partners {
     partners
 }
 
-/// The process, beside the service, with which most of those that were there speak, and who they are. All that ask must be among
-/// them, and none may speak with another one.
+/// The process, besides the service, that most of these processes exchange messages with, and these
+/// processes. All clients must be among them, and none may exchange messages with another process.
 fn of_one_source(
     partners: &Partners,
     there: &BTreeSet<ProcessId>,
@@ -244,7 +248,8 @@ fn worker((trace, spoken): (&Trace, &Spoken), (process, span): (ProcessId, Span)
     Worker { process, answers: number, at_work_ns, at_once }
 }
 
-/// Of who polls for whatever comes, what passed tells (`in_flight.rs`); of who waits for one answer, its waits.
+/// Mean number of responses awaited in parallel. For a thread that polls for any event, from the messages
+/// (`in_flight.rs`), otherwise from its waits.
 fn at_once((trace, spoken): (&Trace, &Spoken), process: ProcessId, asks: &Askers, waits: &[Span]) -> f64 {
     let mut under_way = Vec::new();
     for peer in &asks.peers {
