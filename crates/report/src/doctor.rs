@@ -62,22 +62,26 @@ pub fn render_doctor(rows: &[DoctorRow], rung: &str, reason: &str, style: &Style
 fn verdict(rows: &[DoctorRow], rung: &str, reason: &str, style: &Style) -> Vec<String> {
     let sees = match rung {
         "bpf" => "every switch with its reason, every wakeup",
-        "perf" => "exact running times, reasons of longer waits only; not who wakes whom",
-        "proc" => "states sampled by polling; not who wakes whom",
-        _ => "not known to this report",
+        "perf" => "exact running times, reasons of longer waits only, no wakeups",
+        "proc" => "thread states sampled by polling, no wakeups",
+        _ => "unknown to this version",
     };
-    let text = format!("Recordings here use the rung `{}`: {sees}.", clean(rung));
+    let text = format!("Recordings here use the backend `{}`: {sees}.", clean(rung));
     let tint = if reason.is_empty() { Tint::Strong } else { Tint::Warning };
     let mut lines = wrap(&text, style.columns(), 0);
     if !reason.is_empty() {
-        lines.extend(wrap(&format!("No higher one, because: {}", clean(reason)), style.columns(), 2));
+        lines.extend(wrap(
+            &format!("Higher backends are not available: {}", clean(reason)),
+            style.columns(),
+            2,
+        ));
     }
     lines = lines.iter().map(|line| style.paint(tint, line)).collect();
     let mendable = rows.iter().filter(|row| row.status != DoctorStatus::Ok && !row.remedy.is_empty()).count();
     if mendable > 0 {
-        let thing = if mendable == 1 { "One thing can" } else { "Some things can" };
+        let thing = if mendable == 1 { "One problem can" } else { "Some problems can" };
         lines.extend(wrap(
-            &format!("{thing} be mended: see the lines that begin with `$`."),
+            &format!("{thing} be fixed: see the lines that begin with `$`."),
             style.columns(),
             0,
         ));
@@ -127,7 +131,7 @@ pub fn render_programs(rows: &[ProgramRow], style: &Style) -> String {
     let name_width = rows.iter().map(|row| width(&clean(&row.name))).max().unwrap_or(0).max(7);
     let mut lines = Vec::new();
     if rows.is_empty() {
-        lines.push("No BPF program was loaded: `holdup doctor` says why.".to_owned());
+        lines.push("No BPF program was loaded: `holdup doctor` prints the reason.".to_owned());
     } else {
         let head = format!(
             "{}  {:>12}  {:>12}  {:>12}",
@@ -219,6 +223,6 @@ mod tests {
             "not known: {text}"
         );
         assert!(text.lines().any(|line| line == "on_place   missing: too old"), "{text}");
-        assert!(render_programs(&[], &Style::default()).contains("`holdup doctor` says why"));
+        assert!(render_programs(&[], &Style::default()).contains("`holdup doctor` prints the reason"));
     }
 }

@@ -17,7 +17,7 @@ pub fn list(rules: &[RuleInfo], style: &Style) -> String {
         }
     }
     lines.push(String::new());
-    lines.push("`holdup explain RULE`: what it means, how it decides, its blind spots.".to_owned());
+    lines.push("`holdup explain RULE`: meaning, method, blind spots.".to_owned());
     style.finish(&lines)
 }
 

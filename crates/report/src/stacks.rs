@@ -84,7 +84,7 @@ pub fn parse_classes(names: &str) -> Result<Selection, String> {
         if found.is_empty() {
             let mut names: Vec<&str> = CLASS_GROUPS.to_vec();
             names.extend(Class::ALL.iter().map(|class| class.name()));
-            return Err(format!("'{name}' is no class; there are: {}", names.join(", ")));
+            return Err(format!("'{name}' is not a class: there are {}", names.join(", ")));
         }
         found.iter().for_each(|class| wanted[*class as usize] = true);
     }
@@ -208,6 +208,6 @@ mod tests {
         assert_eq!(has("on-cpu"), Class::ON_CPU);
         assert_eq!(has("lock-wait, sleep"), [Class::LockWait, Class::Sleep]);
         assert_eq!(has("all").len(), Class::ALL.len());
-        assert!(parse_classes("lock").unwrap_err().contains("there are: on-cpu, off-cpu, all, useful"));
+        assert!(parse_classes("lock").unwrap_err().contains("there are on-cpu, off-cpu, all, useful"));
     }
 }

@@ -37,7 +37,7 @@ pub fn render_what_if(trace: &Trace, answer: &WhatIf, style: &Style) -> String {
         lines.push(format!("  {}{figures}", left(name, 14)));
     }
     lines.push(String::new());
-    lines.push(style.paint(Tint::Heading, "WHAT IT RESTS ON"));
+    lines.push(style.paint(Tint::Heading, "ASSUMPTIONS"));
     for line in assumed(answer) {
         let wrapped = wrap(&clean(&line), style.columns() - 2, 2);
         lines.extend(wrapped.iter().map(|line| format!("  {line}")));

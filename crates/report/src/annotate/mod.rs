@@ -90,16 +90,16 @@ pub fn render(annotation: &Annotation, style: &Style) -> String {
 fn head(annotation: &Annotation, style: &Style) -> Vec<String> {
     let (cost, code) = (annotation.cost, annotation.code);
     let (sum, stands) = match listing::is_by_line(annotation) {
-        true => (cost.between(0, u64::MAX), "A cost stands at the line where the function was"),
+        true => (cost.between(0, u64::MAX), "The cost is shown at the line that was executing"),
         false => (
             cost.between(code.offset, code.offset + code.bytes.len() as u64),
-            "A cost stands at the instruction that was next when the clock struck, often the one behind the slow one",
+            "The cost is shown at the next instruction when the sample was taken, often the one behind the slow one",
         ),
     };
     let title = format!("{} · {}", clean(annotation.title), clean(&cost.module));
     let mut lines = vec![style.paint(Tint::Strong, &style.fit(&title, style.columns()))];
     let text = format!(
-        "{} in itself ({} of {}), {}. {stands}; a row of n samples is off by about √n of them.",
+        "{} in itself ({} of {}), {}. {stands}. A row of n samples has an error of about √n samples.",
         duration(sum.own.ns),
         percent(share(sum.own.ns, cost.all.ns)),
         duration(cost.all.ns),

@@ -46,8 +46,7 @@ fn verdict(goal: Goal, diff: &Diff, page: &mut Page) {
         1 => {
             page.verdict(Tint::Strong, format!("B against A: {} ({values}).", change(found.relative)));
             page.text(
-                "One run of each: how much runs differ from each other is not known, so this may be chance. \
-                 `holdup diff -n 10 --a CMD --b CMD` tells.",
+                "One run of each: the variation between runs is not known, so this may be chance. `holdup diff -n 10 --a CMD --b CMD` measures it.",
             );
             return;
         }
@@ -63,7 +62,7 @@ fn verdict(goal: Goal, diff: &Diff, page: &mut Page) {
     let unit = if diff.difference.paired { "pair" } else { "run" };
     let basis = if found.runs < BOOTSTRAP_MIN { "Student's t" } else { "bootstrap" };
     page.text(format!(
-        "{values}; {} (95 % interval by {basis}, {}).",
+        "{values} ({} with 95 % interval by {basis}, {}).",
         range(found.low, found.high),
         counted(found.runs as u64, unit)
     ));
@@ -104,7 +103,7 @@ fn said(goal: Goal, found: &Change) -> String {
         Verdict::Faster => format!("B is faster: {size} {what}."),
         Verdict::Slower => format!("B is slower: {size} {what}."),
         Verdict::Same => format!("No difference that matters: {size} {what}."),
-        Verdict::Unclear => format!("Cannot tell: {size} {what}."),
+        Verdict::Unclear => format!("Not decided: {size} {what}."),
     }
 }
 
@@ -119,7 +118,7 @@ fn more(found: &Change, page: &mut Page) {
             counted(u64::from(wanted) - found.runs as u64, "run")
         )),
         Some(_) => page.text("The change is near the smallest one that matters: more runs (-n) would narrow it down."),
-        None => page.text("These runs do not tell how many more would."),
+        None => page.text("These runs do not show how many more are needed."),
     }
 }
 
@@ -145,8 +144,7 @@ fn within(diff: &Diff, page: &mut Page) {
     ];
     page.table(&columns, rows.collect());
     page.faint(
-        "The intervals are over blocks of time within each run: they tell whether the runs differed all along, not \
-         whether another run would.",
+        "The intervals are over blocks of time within each run: they show whether the runs differed throughout, not whether another run would.",
     );
 }
 

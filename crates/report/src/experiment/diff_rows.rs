@@ -16,7 +16,7 @@ const LEDGER_SHARE_MIN: f64 = 0.001;
 const COLUMNS_WITHOUT_INTERVAL: usize = 4;
 
 const TABLES: [(Table, &str); 7] = [
-    (Table::Collections, "COLLECTIONS (thread time a run)"),
+    (Table::Collections, "COLLECTIONS (thread time per run)"),
     (Table::Finding, "FINDINGS"),
     (Table::Lock, "LOCKS"),
     (Table::Syscall, "SYSCALLS"),
@@ -37,7 +37,7 @@ pub(super) fn ledger(diff: &Diff, page: &mut Page) {
     }
     let all = kept.len();
     kept.retain(|row| diff.rows.undecided || is_decided(row.main()));
-    page.heading("WHERE THE TIME WENT (thread time a run)");
+    page.heading("WHERE THE TIME WENT (thread time per run)");
     let undecided = all - kept.len();
     page.table(&columns(diff), kept.into_iter().map(|row| cells(&row.name, row.main())).collect());
     tell_undecided(undecided, page);
@@ -70,12 +70,10 @@ pub(super) fn write(experiment: &Experiment, diff: &Diff, page: &mut Page) {
     if figures().any(|figure| figure.change.is_some()) {
         page.faint(match diff.difference.basis {
             Basis::Runs => {
-                "Intervals are of 95 %. more, less: changes that hold with all figures of the tables taken together; of those, \
-                 at most one in twenty is wrong. same: no change that matters. Undecided: these runs cannot tell (--all: ?)."
+                "Intervals are 95 %. more, less: changes that hold jointly for all figures of the tables, at most 5 % of them wrong. same: no change that matters. Undecided: these runs do not decide (--all: ?)."
             }
             Basis::Blocks => {
-                "Intervals are of 95 %, over blocks of time within each run. all along: the runs differed so throughout, with \
-                 all figures taken together; whether another run would is not known from one of each."
+                "Intervals are 95 %, over blocks of time within each run. all along: the runs differed throughout, jointly for all figures. One run of each does not show whether another run would differ."
             }
         });
     }

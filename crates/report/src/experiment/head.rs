@@ -19,7 +19,7 @@ pub(super) fn settings(shown: &Shown, page: &mut Page) {
     let around = surroundings::of(experiment);
     if around.judged > 0 {
         text.push_str(&format!(
-            " Meanwhile other programs used {} of the CPUs, the hypervisor took {}.",
+            " During the runs other programs used {} of the CPUs, the hypervisor took {}.",
             percent(around.others),
             percent(around.stolen)
         ));
@@ -27,8 +27,7 @@ pub(super) fn settings(shown: &Shown, page: &mut Page) {
     page.faint(text);
     if around.disturbed > 0 {
         page.faint(format!(
-            "{} of {} were disturbed (others, the hypervisor, or the frequency): a quiet machine would tell more with \
-             fewer.",
+            "{} of {} were disturbed (other programs, the hypervisor, or the frequency): a quiet machine would need fewer runs.",
             around.disturbed,
             counted(around.judged as u64, "run")
         ));
@@ -42,7 +41,7 @@ fn failures(shown: &Shown, page: &mut Page) {
         let failed: Vec<_> = experiment.failures().filter(|run| run.setting == number).collect();
         if let Some(last) = failed.last() {
             page.text(format!(
-                "{} of '{}' failed and do not count; the last: {}.",
+                "{} of '{}' failed and do not count. The last: {}.",
                 counted(failed.len() as u64, "run"),
                 setting.name,
                 last.failure
@@ -55,6 +54,6 @@ fn failures(shown: &Shown, page: &mut Page) {
 pub(super) fn foot(shown: &Shown, page: &mut Page) {
     if let Some(set) = &shown.set {
         page.gap();
-        page.faint(format!("Kept in {set}: `holdup report` opens it again, --resume adds runs."));
+        page.faint(format!("Saved in {set}: `holdup report` opens it again, --resume adds runs."));
     }
 }

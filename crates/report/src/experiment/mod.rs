@@ -164,9 +164,7 @@ fn beyond_reach(found: &Change, wanted: u32) -> String {
         format!(" The {} that were made would find a change of {}.", found.runs, numbers::percent(share))
     });
     format!(
-        "Runs differ so much here that it takes {about} of each to find the smallest change that matters (--matters), \
-         more than the {} that are made unasked.{finds} Longer runs or a quieter machine need fewer; -n makes as many as \
-         it says.",
+        "Runs vary so much here that the smallest change that matters (--matters) needs {about} of each. That is more than the {} that are made by default.{finds} Longer runs or a quieter machine need fewer. -n sets the number.",
         numbers::count(u64::from(RUNS_MAX))
     )
 }

@@ -80,7 +80,7 @@ fn verdict(scaling: &Scaling, page: &mut Page) {
     );
     if scaling.points.iter().any(|point| !point.has_cpus) {
         page.faint(format!(
-            "* more workers than the {} of this machine: they share CPUs, which says nothing of more CPUs.",
+            "* more workers than the {} of this machine: they share CPUs, so these rows do not predict more CPUs.",
             counted(u64::from(scaling.cpus), "CPU")
         ));
     }
@@ -132,15 +132,10 @@ fn law(scaling: &Scaling, page: &mut Page) {
         ]
     };
     page.table(
-        &[
-            Column::Text(""),
-            Column::Figure("value"),
-            Column::Figure("interval"),
-            Column::Text("what it stands for"),
-        ],
+        &[Column::Text(""), Column::Figure("value"), Column::Figure("interval"), Column::Text("meaning")],
         vec![
-            coefficient("sigma", "done by one at a time: contention", &law.sigma),
-            coefficient("kappa", "each worker with each other: coherence", &law.kappa),
+            coefficient("sigma", "serial part: contention", &law.sigma),
+            coefficient("kappa", "each worker with each other worker: coherence", &law.kappa),
         ],
     );
     if let Some(peak) = law.peak().filter(|peak| *peak < 10_000.0) {
@@ -150,7 +145,7 @@ fn law(scaling: &Scaling, page: &mut Page) {
         let seen = scaling.points.iter().filter(|point| point.has_cpus).map(|point| point.workers).max();
         let extrapolates = match seen {
             Some(seen) if scaling.at > seen => {
-                format!(" This extrapolates: the law was seen to hold up to {seen}.")
+                format!(" This extrapolates: the law was measured up to {seen}.")
             }
             _ => String::new(),
         };
@@ -254,10 +249,10 @@ fn growing(scaling: &Scaling, page: &mut Page) {
     ];
     page.table(&columns, scaling.growing.iter().map(row).collect());
     let note = match scaling.growing.iter().any(|one| one.power.is_some()) {
-        true => format!("forecast: at {} workers, if it goes on growing like that", scaling.at),
+        true => format!("forecast: at {} workers, if the growth continues", scaling.at),
         false => format!("no power and no forecast: these need {} numbers of workers", growth::POINTS_MIN),
     };
-    page.faint(format!("{note}; perhaps: the runs do not show that it grows at all."));
+    page.faint(format!("{note} (not certain: the runs do not show any growth)."));
 }
 
 #[cfg(test)]

@@ -41,7 +41,7 @@ pub(super) fn settings(shown: &Shown, (sweep, trials): (&Sweep, &[Trial]), page:
         rows,
     );
     page.faint(format!(
-        "The intervals hold together: the chance that any of the {} is wrong is one in twenty.",
+        "The intervals hold jointly: the probability that any of the {} is wrong is 5 %.",
         sweep.rows.len()
     ));
     if sweep.best.is_none() && sweep.rows.iter().any(|row| row.change.verdict == Verdict::Unclear) {
@@ -50,7 +50,7 @@ pub(super) fn settings(shown: &Shown, (sweep, trials): (&Sweep, &[Trial]), page:
                 format!("{wanted} runs of each would find the smallest change that matters (--resume, -n {wanted}).")
             }
             (None, Some(row)) => beyond_reach(&row.change, row.change.runs_wanted.unwrap_or(0)),
-            (None, None) => "These runs do not tell how many more would.".to_owned(),
+            (None, None) => "These runs do not show how many more are needed.".to_owned(),
         });
     }
     for (number, trial) in trials.iter().enumerate() {
@@ -143,12 +143,18 @@ pub(super) fn layout(shown: &Shown, layout: &Layout, page: &mut Page) {
     head::settings(shown, page);
     let worst = layout.factors.iter().map(|factor| factor.range).fold(0.0, f64::max);
     if layout.factors.is_empty() {
-        page.verdict(Tint::Warning, "Cannot tell: no whole round of all layouts succeeded.");
+        page.verdict(Tint::Warning, "Not decided: no whole round of all layouts succeeded.");
     } else if layout.sensitive {
-        page.verdict(Tint::Bad, format!("layout-sensitive: up to {} is luck of the layout.", change(worst)));
+        page.verdict(
+            Tint::Bad,
+            format!("layout-sensitive: up to {} depends on the layout alone.", change(worst)),
+        );
         page.text("See: holdup explain layout-sensitive");
     } else {
-        page.verdict(Tint::Good, "Stable: no layout changes the speed by what matters, beyond chance.");
+        page.verdict(
+            Tint::Good,
+            "Stable: no layout changes the speed by an amount that matters, beyond chance.",
+        );
     }
     page.heading("VARIANCE BY FACTOR");
     let row = |factor: &holdup_findings::experiment::layout::Factor| {
@@ -173,7 +179,7 @@ pub(super) fn layout(shown: &Shown, layout: &Layout, page: &mut Page) {
         layout.factors.iter().map(row).collect(),
     );
     page.faint(format!(
-        "Runs of the same layout scatter by {}; {}. chance: that of such a difference by luck, corrected for all factors.",
+        "Runs of the same layout scatter by {}. {}. chance: probability of such a difference without a real effect, corrected for all factors.",
         percent(layout.scatter),
         counted(layout.runs as u64, "run")
     ));
@@ -214,7 +220,7 @@ fn grows(sizes: &Sizes, page: &mut Page) {
         &[
             Column::Text(""),
             Column::Text("kind"),
-            Column::Figure("at the greatest"),
+            Column::Figure("at the largest"),
             Column::Figure("power"),
             Column::Figure("95 % interval"),
             Column::Text("nearest"),
@@ -230,7 +236,7 @@ fn growth_verdict(sizes: &Sizes, page: &mut Page) {
             page.verdict(
                 Tint::Bad,
                 format!(
-                    "superlinear-growth: {} grows as {}^{:.2} ({:.2} to {:.2}), {} of the time at the greatest size.",
+                    "superlinear-growth: {} grows as {}^{:.2} ({:.2} to {:.2}), {} of the time at the largest size.",
                     row.name,
                     sizes.knob,
                     row.growth.exponent,
@@ -245,17 +251,17 @@ fn growth_verdict(sizes: &Sizes, page: &mut Page) {
             page.verdict(Tint::Good, "Nothing that takes a notable share grows faster than the size.")
         }
         (None, None) => {
-            page.verdict(Tint::Warning, "Cannot tell: at least four sizes are needed, with a run of each.")
+            page.verdict(Tint::Warning, "Not decided: at least four sizes are needed, with a run of each.")
         }
     }
     if let Some(whole) = &sizes.whole {
         let apart = match whole.nlogn_over_square {
-            ratio if ratio > 20.0 => "; n log n is likelier than n^2",
-            ratio if ratio < 0.05 => "; n^2 is likelier than n log n",
-            _ => "; n log n and n^2 cannot be told apart",
+            ratio if ratio > 20.0 => ", n log n is likelier than n^2",
+            ratio if ratio < 0.05 => ", n^2 is likelier than n log n",
+            _ => ", n log n and n^2 fit equally well",
         };
         page.text(format!(
-            "The whole grows as {}^{:.2} ({:.2} to {:.2}) on top of {}; nearest to {}{apart}.",
+            "The total grows as {}^{:.2} ({:.2} to {:.2}) on top of {}, nearest to {}{apart}.",
             sizes.knob,
             whole.exponent,
             whole.low,

@@ -25,7 +25,7 @@ impl Exporter for Format {
             summary: "Threads by class, spans, marks, wakeups, stacks for chrome://tracing and others",
             extension: "trace.json",
             holds: Holds::Timeline,
-            cannot_carry: "the ledger's errors, findings, what CPUs ran besides, holders",
+            cannot_carry: "the ledger's errors, findings, other programs on the CPUs, holders",
         }
     }
 

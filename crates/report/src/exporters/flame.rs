@@ -98,10 +98,10 @@ fn words(trace: &Trace, options: &Options, graph: &Graph) -> Words {
         format!("{what}: {} of wall time {}", duration(graph.total_ns), duration(trace.wall().0));
     if options.against.is_some() {
         subtitle
-            .push_str(&format!(", before {}; what is gone is not drawn", duration(graph.before_total_ns)));
+            .push_str(&format!(", before {} (functions that disappeared are not shown)", duration(graph.before_total_ns)));
     }
     if graph.hidden > 0 {
-        subtitle.push_str(&format!("; {} boxes too small to see", graph.hidden));
+        subtitle.push_str(&format!(", {} boxes too small to see", graph.hidden));
     }
     Words {
         title: clean(&trace.manifest.command.join(" ")),

@@ -21,7 +21,7 @@ impl Exporter for Format {
             summary: "Stacks with microseconds, for flame graphs: on-CPU and by wait reason",
             extension: "folded",
             holds: Holds::Stacks,
-            cannot_carry: "times of day, CPUs, wakeups, findings; time without a stack has no frames",
+            cannot_carry: "times of day, CPUs, wakeups, findings, frames of time without a stack",
         }
     }
 

@@ -133,7 +133,7 @@ impl Exporter for Format {
     fn info(&self) -> Info {
         Info {
             name: "perfetto",
-            summary: "Scheduling for ui.perfetto.dev: who ran where, and who woke whom",
+            summary: "Scheduling for ui.perfetto.dev: threads on CPUs, and wakeups",
             extension: "perfetto-trace",
             holds: Holds::Timeline,
             cannot_carry: "wait reasons and objects, stacks, samples, the ledger and findings",

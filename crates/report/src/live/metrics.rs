@@ -137,7 +137,7 @@ impl Metrics {
             ("idle", queue.idle_ns),
         ];
         let behind = behind.map(|(who, ns)| (vec![("behind", who.to_owned())], ns));
-        out.seconds("run_queue_seconds_total", "Run-queue delay by what the CPU did meanwhile.", behind);
+        out.seconds("run_queue_seconds_total", "Run-queue delay by the CPU's use during the delay.", behind);
         self.locks_text(&mut out);
         let uses = self.cpus.iter().flat_map(|(cpu, sums)| {
             let labels = |used: &str| vec![("cpu", cpu.to_string()), ("use", used.to_owned())];
@@ -147,10 +147,10 @@ impl Metrics {
         let [minor, major, pauses, paused_ns] = self.collections;
         let generations = [("minor", minor), ("major", major)];
         let generations = generations.map(|(name, count)| (vec![("generation", name.to_owned())], count));
-        out.counts("gc_collections_total", "Collections that a runtime told of.", generations);
+        out.counts("gc_collections_total", "Collections that a runtime reported.", generations);
         out.counts(
             "gc_pauses_total",
-            "Pauses for collections, as threads felt them.",
+            "Pauses for collections, as threads experienced them.",
             [(Vec::new(), pauses)],
         );
         out.seconds("gc_pause_seconds_total", "Time of these pauses.", [(Vec::new(), paused_ns)]);

@@ -43,14 +43,14 @@ pub(super) fn collections(glance: &Glance) -> Option<String> {
 /// What watching cost, and what was lost.
 pub(super) fn own(moment: &Moment) -> String {
     let mut text = format!(
-        "holdup itself: {} of all CPUs ({} in the kernel), {}; lost {}",
+        "holdup itself: {} of all CPUs ({} in the kernel), {}, lost {}",
         percent(moment.own_share()),
         duration(moment.spent.kernel_cpu_ns),
         bytes(moment.spent.memory_bytes),
         count(moment.glance.lost),
     );
     if moment.skipped > 0 {
-        text.push_str(&format!("; {} not looked at", counted(moment.skipped, "interval")));
+        text.push_str(&format!(", {} not examined", counted(moment.skipped, "interval")));
     }
     text
 }

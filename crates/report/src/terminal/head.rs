@@ -44,12 +44,13 @@ fn damaged(view: &View) -> Vec<String> {
 fn warnings(view: &View) -> Vec<String> {
     let mut texts = Vec::new();
     if view.trace.manifest.recovered {
-        let text = "Recovered: the recorder did not end in order; this is what it had written by then.";
+        let text =
+            "Recovered: the recorder did not exit normally. The recording ends with its last complete chunk.";
         texts.push((text.to_owned(), 0));
     }
     if is_too_short(view.trace) {
         let at_least = duration(JUDGED_NS_MIN);
-        let text = format!("Too short to judge: below {at_least}, shares and findings are hints at most.");
+        let text = format!("Too short to judge: below {at_least}, shares and findings are hints only.");
         texts.push((text, 0));
     }
     texts.extend(rung(view).map(|text| (text, 2)));
@@ -103,7 +104,7 @@ fn fired(view: &View) -> Vec<String> {
 fn command(view: &View) -> String {
     let words = &view.trace.manifest.command;
     let said = match words.is_empty() {
-        true => "(all that ran)".to_owned(),
+        true => "(the whole machine)".to_owned(),
         false => words.iter().map(|word| clean(word)).collect::<Vec<_>>().join(" "),
     };
     view.style.paint(Tint::Strong, &view.style.fit(&said, view.style.columns()))
@@ -150,11 +151,11 @@ fn ended(view: &View) -> String {
 fn cost(view: &View) -> String {
     let manifest = &view.trace.manifest;
     if is_too_short(view.trace) {
-        return "The run is too short to know what recording cost.".to_owned();
+        return "The run is too short to measure the cost of recording.".to_owned();
     }
     let cpu_ns = figures::cost_cpu_ns(view.trace);
     let Some(share) = figures::cost_share(view.trace).filter(|_| cpu_ns > 0) else {
-        return "What the recording cost is not known.".to_owned();
+        return "The cost of recording is not known.".to_owned();
     };
     let error = figures::of_machine(view.trace, manifest.cost.probes_cpu_error_ns).unwrap_or(0.0);
     let sampled = if manifest.cost.probes_cpu_ns > 0 {
@@ -172,10 +173,10 @@ fn over_budget(view: &View, budget: f64, rest_ns: u64) -> String {
     let budget = budget / 100.0;
     let why = match rest > budget {
         true => format!(
-            "{} went into switches, wakeups, samples and the recorder, which are never left out",
+            "{} went into switches, wakeups, samples and the recorder, which are always recorded",
             percent(rest)
         ),
-        false => "stacks took more than was foreseen".to_owned(),
+        false => "stacks took more than expected".to_owned(),
     };
     format!(", more than the budget of {}: {why}", percent(budget))
 }
@@ -192,18 +193,18 @@ fn loss(view: &View) -> (String, bool) {
     };
     if loss.uncounted > 0 {
         let gaps = counted(loss.uncounted, "gap");
-        text.push_str(&format!(" {gaps} of unknown size: `losses` says where."));
+        text.push_str(&format!(" {gaps} of unknown size: see `losses`."));
     }
     let whole = loss.events == 0 && loss.uncounted == 0;
     if let Some((covered, seen)) = figures::covered(view.trace, view.analysis.derived.ledger.threads.len()) {
         text.push_str(&format!(
-            " The ledger covers {} of {}; events of the others were lost.",
+            " The ledger covers {} of {}. Events of the other threads were lost.",
             count(covered),
             counted(seen, "thread")
         ));
     }
     if !whole {
-        text.push_str(" Findings that it touches are less sure.");
+        text.push_str(" Findings that rest on lost events have lower confidence.");
     }
     (text, whole)
 }
@@ -217,13 +218,13 @@ fn rung(view: &View) -> Option<String> {
     let limits = match manifest.rung {
         Rung::Bpf => return None,
         Rung::Perf => {
-            "perf events: running times are exact, but short waits have no reason, and who wakes whom is not seen"
+            "perf events: running times are exact, but short waits have no reason, and there are no wakeups"
         }
-        Rung::Proc => "polling /proc: every state is sampled, and who wakes whom is not seen",
+        Rung::Proc => "polling /proc: every state is sampled, and there are no wakeups",
     };
     let reason = match manifest.rung_reason.is_empty() {
         true => String::new(),
         false => format!(" Because: {}.", clean(manifest.rung_reason.trim_end_matches('.'))),
     };
-    Some(format!("Recorded by {limits}.{reason} `holdup doctor` says how to see more."))
+    Some(format!("Recorded by {limits}.{reason} `holdup doctor` shows how to record more."))
 }

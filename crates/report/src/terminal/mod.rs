@@ -14,7 +14,7 @@ use crate::text::{Style, Tint, clean};
 
 /// A section that does not exist.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no section `{name}`; there are: {}", names.join(", "))]
+#[error("there is no section `{name}`: there are {}", names.join(", "))]
 pub struct UnknownSection {
     /// What was asked for, made harmless.
     pub name: String,

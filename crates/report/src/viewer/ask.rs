@@ -26,7 +26,7 @@ impl Ask {
                 return Err(Refusal::bad("a parameter is not valid percent-encoded UTF-8"));
             };
             if !known.contains(&name) {
-                return Err(Refusal::Bad(format!("no such parameter here; there are: {}", known.join(", "))));
+                return Err(Refusal::Bad(format!("no such parameter here: there are {}", known.join(", "))));
             }
             if ask.parameters.insert(name.to_owned(), value).is_some() {
                 return Err(Refusal::Bad(format!("{name} is there twice")));

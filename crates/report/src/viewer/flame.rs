@@ -21,7 +21,7 @@ pub(super) const PARAMETERS: &[&str] =
 const KINDS: &[(&str, &str)] = &[
     ("on-cpu", "On CPU"),
     ("off-cpu", "Off CPU"),
-    ("wakers", "Waits and who ended them"),
+    ("wakers", "Waits and what ended them"),
     ("lock-wait", "Lock waits"),
     (ALLOCATION, "Allocation (on CPU)"),
     ("all", "All time"),

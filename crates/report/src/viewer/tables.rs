@@ -107,7 +107,7 @@ const TABLES: &[Table] = &[
             ("max_ns", "longest", "ns"),
             ("waiters", "waiters", "count"),
             ("holder", "held longest by", "thread"),
-            ("held_in", "who was in", "function"),
+            ("held_in", "holder in", "function"),
             ("waiting_at", "waited for most in", "function"),
         ],
         note: no_note,
@@ -126,7 +126,7 @@ const TABLES: &[Table] = &[
         columns: &[
             ("function", "function", "function"),
             ("own_ns", "on CPU in itself", "ns"),
-            ("ns", "with what it called", "ns"),
+            ("ns", "including callees", "ns"),
             ("samples", "samples", "count"),
             ("module", "in", "text"),
         ],

@@ -60,7 +60,7 @@ fn of_a_pause_that_fired_the_report_says_why() {
     );
     assert!(
         lines[2].starts_with("  worker-2 (")
-            && lines[2].contains(" had it; meanwhile it ran in the kernel for 4.00 ms"),
+            && lines[2].contains(" held it, and ran in the kernel for 4.00 ms during that time"),
         "{lines:?}"
     );
     // Nothing is said of a moment in which the thread did not wait, or that is not in the recording.

@@ -125,7 +125,7 @@ fn a_ledger_of_some_threads_says_of_how_many() {
         end: Timestamp(1_100_000_000),
         events: 159_000,
     });
-    assert!(head(&trace).contains("The ledger covers 2 of 3,001 threads; events of the others were lost."));
+    assert!(head(&trace).contains("The ledger covers 2 of 3,001 threads. Events of the other threads were lost."));
     assert_eq!(to_json(&trace, &analysis)["threads_seen"], 3001);
 }
 
@@ -291,7 +291,7 @@ fn unknown_sections_are_answered_with_the_names() {
     let (trace, analysis) = busy();
     let error = render(&trace, &analysis, &sections(&["ledgr"]), &Style::default()).unwrap_err();
     assert_eq!(error.names, holdup_report::section_names());
-    assert!(error.to_string().contains("`ledgr`; there are: ledger, findings, threads"), "{error}");
+    assert!(error.to_string().contains("`ledgr`: there are ledger, findings, threads"), "{error}");
 }
 
 #[test]

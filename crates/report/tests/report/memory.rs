@@ -114,7 +114,7 @@ fn allocations_by_site_and_around_a_function() {
     assert!(none.contains("Nothing was allocated through that function."));
     let mut before = ask;
     before.selection.to = trace.start() + Duration(1);
-    assert!(said(&trace, &before).contains("1 allocation drawn"), "{}", said(&trace, &before));
+    assert!(said(&trace, &before).contains("1 allocation sampled"), "{}", said(&trace, &before));
     trace.allocations.clear();
-    assert!(said(&trace, &StackAsk::default()).contains("No allocation was drawn"));
+    assert!(said(&trace, &StackAsk::default()).contains("No allocation was sampled"));
 }

@@ -24,14 +24,14 @@ const SMALLEST: (u16, u16) = (20, 4);
 const THREAD_COLUMNS: usize = 48;
 
 const HELP: [&str; 9] = [
-    "q, Ctrl-C   end; a program that top started goes on with q, and gets Ctrl-C",
+    "q, Ctrl-C   exit. A program that top started continues after q, and receives Ctrl-C",
     "w           save the last seconds as a recording (--keep), to report or view",
     "f, space    freeze, and go on",
     "s           sort threads by the next: CPU, run queue, lock wait, switches, tid",
     "/           show only threads with that in their name or process, or that number",
-    "up, down    select a thread; PgUp, PgDn, j, k, too",
-    "enter       all classes of the selected thread; esc goes back",
-    "?           this; docs/top.md says what the figures are",
+    "up, down    select a thread, also PgUp, PgDn, j, k",
+    "enter       all classes of the selected thread, esc goes back",
+    "?           this help. docs/top.md explains the figures",
     "o of CPUs: other programs. Shares are of the interval, of each thread's life in it.",
 ];
 
@@ -162,7 +162,7 @@ fn cpus(screen: &Screen, glance: &Glance, (width, lines_max): (usize, usize)) ->
     if shown < glance.cpus.len()
         && let Some(last) = lines.last_mut()
     {
-        *last = Line::raw(format!("  and {} CPUs more", glance.cpus.len() - shown + abreast));
+        *last = Line::raw(format!("  and {} more CPUs", glance.cpus.len() - shown + abreast));
     }
     lines
 }
@@ -287,7 +287,7 @@ fn one_thread(screen: &Screen, thread: &ThreadGlance, columns: usize) -> Vec<Lin
         lines.push(Line::from(spans));
     }
     let switches = format!(
-        "blocked {}, preempted {}, moved {} times; now {}",
+        "blocked {}, preempted {}, migrated {} times, now {}",
         count(thread.blocked),
         count(thread.preempted),
         count(thread.migrations),

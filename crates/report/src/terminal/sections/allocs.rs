@@ -13,7 +13,7 @@ use crate::terminal::table::{self, Column};
 use crate::text::{Tint, clean, wrap};
 
 pub(super) const SUMMARY: &str =
-    "What was allocated where (--allocs), who freed it, around one function (--function)";
+    "Allocations by function (--allocs), and the threads that free them (--function)";
 
 const ROWS_MAX: usize = 25;
 /// Rows of lists beside the main one.
@@ -57,7 +57,7 @@ fn why_none(view: &View) -> String {
     match source(view) {
         None => "Allocations were not recorded: holdup run --allocs".to_owned(),
         Some(source) if !source.missing.is_empty() => clean(&source.missing),
-        Some(_) => "No allocation was drawn: too little was allocated, or not with malloc.".to_owned(),
+        Some(_) => "No allocation was sampled: too little was allocated, or not with malloc.".to_owned(),
     }
 }
 
@@ -66,16 +66,16 @@ fn basis(view: &View, allocated: &Allocated) -> String {
     let all = &allocated.all;
     if allocated.is_census {
         return format!(
-            "{} lived when the collector counted, by what the program was told to count by. What was allocated in all is not known.",
+            "{} were alive when the collector counted, by the program's own profile. The total allocated is not known.",
             bytes(all.bytes()),
         );
     }
     let objects = match (all.objects(), all.objects_error()) {
         (Some(objects), Some(error)) => format!("{} ± {} objects", rounded(objects), rounded(error)),
-        _ => "nobody counted how many objects".to_owned(),
+        _ => "an unknown number of objects".to_owned(),
     };
     let mut text = format!(
-        "{} ± {} in {objects}: {} drawn, one byte in {}. ",
+        "{} ± {} in {objects}: {} sampled, one byte in {}. ",
         bytes(all.bytes()),
         bytes(all.bytes_error()),
         counted(all.drawn, "allocation"),
@@ -83,12 +83,12 @@ fn basis(view: &View, allocated: &Allocated) -> String {
     );
     match allocated.frees_known {
         true => text.push_str(&format!(
-            "{} ± {} not freed; {} freed by another thread than allocated them. ",
+            "{} ± {} not freed, {} freed by another thread than allocated them. ",
             bytes(allocated.live.bytes()),
             bytes(allocated.live.bytes_error()),
             percent(share(allocated.freed_by_others.bytes(), all.bytes())),
         )),
-        false => text.push_str("What was freed is not known. "),
+        false => text.push_str("Frees were not recorded. "),
     }
     if let Some(operations) = view.stacks.operations {
         text.push_str(&format!(
@@ -100,10 +100,10 @@ fn basis(view: &View, allocated: &Allocated) -> String {
     }
     if let Some(lost) = source(view).map(|source| source.lost).filter(|lost| *lost > 0) {
         let lost = counted(lost, "record");
-        text.push_str(&format!("{lost} of allocations and frees were lost, so all is more than said. "));
+        text.push_str(&format!("{lost} of allocations and frees were lost: all figures are too low. "));
     }
     text.push_str(
-        "The truth is within ± in 95 of 100 cases. kept: not freed; moved: freed by another thread.",
+        "±: 95 % confidence interval · kept: not freed · moved: freed by another thread.",
     );
     text
 }
@@ -235,7 +235,7 @@ fn around(view: &View, allocated: &Allocated, of: &BTreeSet<PlaceId>) -> Vec<Str
         rows.iter().map(|(id, amount)| (name(*id), *amount)).collect::<Vec<_>>()
     };
     let (callers, callees) =
-        (named(&around.callers, "(nobody: it is the root)"), named(&around.callees, "(itself)"));
+        (named(&around.callers, "(none: it is the root)"), named(&around.callees, "(itself)"));
     let mut lines = list(view, "called by", &around.all, callers);
     lines.push(String::new());
     let whole = figures(&around.all, &allocated.all).join("  ");

@@ -8,7 +8,7 @@ use crate::terminal::View;
 use crate::terminal::table::{self, Column};
 use crate::text::{Tint, clean};
 
-pub(super) const SUMMARY: &str = "Barriers and joins, who came last and why, the costliest first";
+pub(super) const SUMMARY: &str = "Barriers and joins, the last thread to arrive and why, the costliest first";
 
 const SITES_MAX: usize = 20;
 /// Causes, threads and places that are named of each.
@@ -18,7 +18,7 @@ pub(super) fn lines(view: &View) -> Vec<String> {
     let uses = &view.analysis.derived.rendezvous.uses;
     let mut lines = view.heading("BARRIERS");
     if uses.is_empty() {
-        lines.push(super::nothing(view, "No threads were seen to meet."));
+        lines.push(super::nothing(view, "No barriers or joins were seen."));
         return lines;
     }
     let columns = [
@@ -86,7 +86,7 @@ fn causes(causes: &Causes) -> Vec<String> {
     let mut list = vec![
         ("ran".to_owned(), causes.running_ns),
         ("queued behind own threads".to_owned(), causes.own_ns),
-        ("queued behind others".to_owned(), causes.others_ns),
+        ("queued behind other programs".to_owned(), causes.others_ns),
         ("was throttled".to_owned(), causes.throttled_ns),
         ("was woken late".to_owned(), causes.woken_late_ns),
         ("is not known".to_owned(), causes.unknown_ns),

@@ -21,7 +21,7 @@ pub(super) fn lines(view: &View) -> Vec<String> {
     let derived = &view.analysis.derived;
     let mut lines = view.heading("CPUS");
     if derived.cpus.is_empty() {
-        lines.push(super::nothing(view, "The recording does not say what ran on which CPU."));
+        lines.push(super::nothing(view, "The recording does not contain CPU numbers."));
         return lines;
     }
     let columns = [
@@ -31,7 +31,7 @@ pub(super) fn lines(view: &View) -> Vec<String> {
         Column::Figure("stolen"),
         Column::Figure("idle"),
         Column::Figure("switches"),
-        Column::Text("others, the longest first"),
+        Column::Text("other programs, the longest first"),
     ];
     let (shown, left_out) = worth_a_row(&derived.cpus);
     let rows: Vec<Vec<String>> = shown.into_iter().map(|cpu| row(view, cpu)).collect();
@@ -45,7 +45,7 @@ pub(super) fn lines(view: &View) -> Vec<String> {
         )));
     }
     lines.push(format!(
-        "  threads at once: {:.2} ran on average, {:.2} wanted to",
+        "  threads at once: {:.2} running, {:.2} runnable, on average",
         derived.parallelism.running_mean(),
         derived.parallelism.wanting_mean(),
     ));
@@ -115,9 +115,9 @@ fn nodes(view: &View) -> Vec<String> {
         let rows: Vec<Vec<String>> = all.nodes.iter().map(row).collect();
         lines.push(String::new());
         lines.extend(table::lines(&columns, &rows, view.style));
-        lines.push(super::nothing(view, "memory nodes (NUMA); threads: those that ran longest on the node"));
+        lines.push(super::nothing(view, "memory nodes (NUMA) · threads: those that ran longest on the node"));
         lines.extend(wrapped(&format!(
-            "moves of threads to another CPU: {} within a core, {} within a node, {} to another node",
+            "migrations to another CPU: {} within a core, {} within a node, {} to another node",
             count(all.moves.same_core),
             count(all.moves.same_node),
             count(all.moves.other_node),
@@ -126,7 +126,7 @@ fn nodes(view: &View) -> Vec<String> {
     if !all.slow_cpus.is_empty() {
         let numbers: Vec<u16> = all.slow_cpus.iter().map(|cpu| cpu.0).collect();
         lines.extend(wrapped(&format!(
-            "slow cores: CPUs {}; the program's threads ran there for {} of CPU time",
+            "slow cores: CPUs {} (the program's threads ran there for {} of CPU time)",
             ranges(&numbers),
             duration(all.slow_ns),
         )));
@@ -150,7 +150,7 @@ fn account(view: &View) -> Vec<String> {
     lines.extend(table::lines(&columns, &rows, view.style));
     lines.push(super::nothing(
         view,
-        "by the kernel's own account, whoever ran; in ticks: short times are coarse",
+        "by the kernel's own accounting of all programs, in ticks: short times are coarse",
     ));
     if times.steps.len() < 2 {
         return lines;
@@ -158,11 +158,11 @@ fn account(view: &View) -> Vec<String> {
     lines.push(String::new());
     let columns: Vec<Column> = std::iter::once(Column::Figure("from"))
         .chain(kinds)
-        .chain([Column::Text("who ran, of all CPUs")])
+        .chain([Column::Text("programs, as a share of all CPUs")])
         .collect();
     let rows: Vec<Vec<String>> = times.steps.iter().map(|step| self::step(view, step)).collect();
     lines.extend(table::lines(&columns, &rows, view.style));
-    lines.push(super::nothing(view, "all CPUs over time, from that moment of the recording on"));
+    lines.push(super::nothing(view, "all CPUs over time, from that moment of the recording"));
     lines
 }
 

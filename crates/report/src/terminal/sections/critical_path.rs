@@ -17,11 +17,11 @@ pub(super) fn lines(view: &View) -> Vec<String> {
     let mut lines = view.heading("CRITICAL PATH");
     let length_ns: u64 = path.classes.iter().sum();
     if length_ns == 0 {
-        lines.push(super::nothing(view, "Not known: no thread of the program was seen to run."));
+        lines.push(super::nothing(view, "Not known: no thread of the program ran."));
         return lines;
     }
     let text = format!(
-        "{} in {} steps, one thread at a time: nothing else would shorten the run",
+        "{} in {} steps, one thread at a time: only changes to these steps shorten the run",
         duration(length_ns),
         count(path.count)
     );
@@ -111,7 +111,7 @@ fn threads(view: &View, length_ns: u64) -> Vec<String> {
     if derived.bottles.len() > THREADS_MAX {
         lines.push(super::nothing(view, &format!("and {} more", derived.bottles.len() - THREADS_MAX)));
     }
-    let note = "active: ran or waited for a CPU; at once: active threads meanwhile, on average";
+    let note = "active: ran or waited for a CPU · at once: active threads during the step, on average";
     lines.push(super::nothing(view, note));
     lines
 }

@@ -23,7 +23,7 @@ pub(super) fn lines(view: &View) -> Vec<String> {
     }
     if paging.counted {
         lines.push(format!(
-            "  {} page faults, {} of them from a disk; {} shootdowns (the kernel's own counts: exact)",
+            "  {} page faults, {} of them major, {} TLB shootdowns (counted by the kernel: exact)",
             count(paging.all.faults()),
             count(paging.all.major),
             count(paging.all.sent),
@@ -53,10 +53,10 @@ fn threads(view: &View, paging: &Paging) -> Vec<String> {
     if let Some(rest) = paging.threads.get(ROWS_MAX..).filter(|rest| !rest.is_empty()) {
         let faults: u64 = rest.iter().map(|(_, counts)| counts.faults()).sum();
         let text =
-            format!("and {} with {} faults in all", counted(rest.len() as u64, "thread"), count(faults));
+            format!("and {} with {} faults in total", counted(rest.len() as u64, "thread"), count(faults));
         lines.push(super::nothing(view, &text));
     }
-    lines.push(super::nothing(view, "sent: shootdowns; hit: interrupted to forget translations"));
+    lines.push(super::nothing(view, "sent: TLB shootdowns · hit: interrupted by another CPU's shootdown"));
     lines.push(super::nothing(view, "locks: waits for the lock of the address space"));
     lines
 }
@@ -89,7 +89,7 @@ fn sites(view: &View, paging: &Paging) -> Vec<String> {
     let rows: Vec<Vec<String>> = paging.sites.iter().take(ROWS_MAX).map(site).collect();
     let mut lines = vec![String::new()];
     lines.extend(table::lines(&columns, &rows, view.style));
-    let text = format!("where: by {} of them; ±: 95 %", counted(paging.drawn, "drawn fault"));
+    let text = format!("where: by {} of them · ±: 95 %", counted(paging.drawn, "drawn fault"));
     lines.push(super::nothing(view, &text));
     lines
 }
@@ -109,13 +109,13 @@ fn site(site: &FaultSite) -> Vec<String> {
 fn reclaims(paging: &Paging) -> Vec<String> {
     let all = &paging.all;
     let why = [
-        (all.limit_reclaims, all.limit_reclaim_ns, "since their memory cgroup was at its limit"),
-        (all.direct_reclaims, all.direct_reclaim_ns, "since the machine's memory was full"),
+        (all.limit_reclaims, all.limit_reclaim_ns, "because their memory cgroup was at its limit"),
+        (all.direct_reclaims, all.direct_reclaim_ns, "because the machine's memory was full"),
     ];
     let told = why.iter().filter(|(times, ..)| *times > 0);
     let mut lines: Vec<String> = told
         .map(|(times, ns, why)| {
-            format!("  threads took memory back {}, {why}: {}", counted(*times, "time"), duration(*ns))
+            format!("  threads reclaimed memory {}, {why}: {}", counted(*times, "time"), duration(*ns))
         })
         .collect();
     if lines.is_empty() {
@@ -131,7 +131,7 @@ fn reclaims(paging: &Paging) -> Vec<String> {
     lines.push(format!("  that was in: {}", calls.join(", ")));
     if paging.disk_read_bytes > 0 {
         lines.push(format!(
-            "  the whole machine read {} from disks; {} came back that had been in memory before",
+            "  the whole machine read {} from disks, {} had been in memory before (refaults)",
             bytes(paging.disk_read_bytes),
             bytes(paging.refault_bytes),
         ));
@@ -154,7 +154,7 @@ fn shootdowns(paging: &Paging) -> Vec<String> {
         lines.push(format!("  shootdowns were sent from: {}", calls.join(", ")));
         if paging.sending.samples > 0 {
             let (ns, error) = (duration(paging.sending.ns), duration(paging.sending.error_ns));
-            lines.push(format!("  sending them and waiting for the answers took {ns} ± {error} (sampled)"));
+            lines.push(format!("  sending them and waiting for acknowledgements took {ns} ± {error} (sampled)"));
         }
     }
     let hit: Vec<String> = paging
@@ -164,10 +164,10 @@ fn shootdowns(paging: &Paging) -> Vec<String> {
         .map(|(cpu, interrupts)| format!("CPU {} {}", cpu.0, count(*interrupts)))
         .collect();
     if !hit.is_empty() {
-        lines.push(format!("  CPUs were interrupted for shootdowns, whoever asked: {}", hit.join(", ")));
+        lines.push(format!("  CPUs interrupted by shootdowns of any program: {}", hit.join(", ")));
     }
     if paging.all.huge_pages > 0 {
-        lines.push(format!("  {} put together of small ones", counted(paging.all.huge_pages, "huge page")));
+        lines.push(format!("  {} assembled from small pages", counted(paging.all.huge_pages, "huge page")));
     }
     lines
 }

@@ -137,7 +137,7 @@ fn advised(view: &View, word: &str, advice: &str) -> Vec<String> {
 fn nothing_found(view: &View) -> String {
     let ledger = &view.analysis.derived.ledger;
     if ledger.threads.is_empty() {
-        return "Nothing can be said: the recording holds no thread of the program.".to_owned();
+        return "No verdict: the recording holds no thread of the program.".to_owned();
     }
     let judged = holdup_findings::rules::all().len().saturating_sub(view.analysis.skipped.len());
     // Where no time is known to have been running, none is known to have been anything else.
@@ -149,9 +149,7 @@ fn nothing_found(view: &View) -> String {
         false => "how much of the thread time was running is not known".to_owned(),
     };
     format!(
-        "Of {} that could be judged, none found a cause worth 2 % of the run. That does not mean \
-         that nothing is slow: {running}, and what runs may be made faster; \
-         a cause that no rule knows shows only in the ledger above.",
+        "None of the {} that apply found a cause worth 2 % of the run. Something may still be slow: {running}, and running code can be made faster. A cause that no rule covers shows only in the ledger above.",
         counted(judged as u64, "rule"),
     )
 }

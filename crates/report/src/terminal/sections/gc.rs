@@ -22,7 +22,7 @@ pub(super) fn lines(view: &View) -> Vec<String> {
     let gc = &view.analysis.derived.gc;
     let mut lines = view.heading("GARBAGE COLLECTION");
     if gc.lanes.is_empty() {
-        lines.push(super::nothing(view, "No runtime told of a collection."));
+        lines.push(super::nothing(view, "No runtime reported a collection."));
         return lines;
     }
     let mut runtimes: Vec<&str> = gc.lanes.iter().map(|lane| lane.runtime.as_str()).collect();
@@ -33,12 +33,12 @@ pub(super) fn lines(view: &View) -> Vec<String> {
         counted(gc.minor, "minor collection"),
         counted(gc.major, "cycle")
     );
-    let stopped = format!("the world stopped {} times, {} in all", count(gc.stops), duration(gc.stopped_ns));
+    let stopped = format!("the world stopped {} times, {} in total", count(gc.stops), duration(gc.stopped_ns));
     lines.push(match (gc.minor + gc.major, gc.stops) {
         (_, 0) => format!("  {runtimes}: {collections}."),
         // Probes at stops do not tell what each was for.
         (0, _) => format!("  {runtimes}: {stopped}."),
-        _ => format!("  {runtimes}: {collections}; {stopped}."),
+        _ => format!("  {runtimes}: {collections}. {stopped}."),
     });
     lines.push(matched(view, gc));
     lines.extend(times(view, gc));
@@ -133,14 +133,14 @@ fn notes(gc: &Gc) -> Vec<String> {
     let mut notes = Vec::new();
     if gc.all.spin_ns > 0 {
         notes.push(format!(
-            "barrier: slept there; spinning: ran there. Retries are sampled, ± {}; the rest is exact.",
+            "barrier: slept there · spinning: ran there. Retries are sampled, ± {}, the rest is exact.",
             duration(gc.all.spin_error_ns)
         ));
     }
     let answered: u64 = gc.lanes.iter().map(|lane| lane.answered.told_ns()).sum();
     if answered > 0 {
         let said = duration(answered);
-        notes.push(format!("{said} more in threads that answer for a domain which is blocked in a call."));
+        notes.push(format!("{said} more in threads that respond for a domain that is blocked in a call."));
     }
     notes
 }
@@ -181,7 +181,7 @@ fn who_allocates(view: &View) -> Vec<String> {
         return Vec::new();
     }
     let told = format!(
-        "Who wanted memory when collections began, by {}: {}.",
+        "Allocating when collections began, by {}: {}.",
         counted(seen.stacks, "stack"),
         seen.named(SITES_MAX).join(", ")
     );
@@ -192,11 +192,11 @@ fn pauses(view: &View, gc: &Gc) -> Vec<String> {
     let Pauses { count: all, total_ns, mean_ns, p50_ns, p90_ns, p99_ns, p999_ns, max_ns, bins, .. } =
         gc.pauses;
     if all == 0 {
-        return vec![String::new(), super::nothing(view, "No pause of the program was told.")];
+        return vec![String::new(), super::nothing(view, "No pause of the program was reported.")];
     }
     let mut lines = vec![String::new()];
     lines.push(format!(
-        "  {} as the program felt them, {} in all, {} in the mean:",
+        "  {} as the program experienced them, {} in total, mean {}:",
         counted(all, "pause"),
         duration(total_ns),
         duration(mean_ns)

@@ -25,7 +25,7 @@ pub(super) fn lines(view: &View) -> Vec<String> {
     for class in Class::ALL.into_iter().filter(|class| ledger.of(*class) > 0 || *class == Class::Unknown) {
         lines.extend(class_lines(view, class));
         if class == Class::Useful && !ledger.split_known {
-            let text = "(kernel code included: there are no samples to tell it apart)";
+            let text = "(kernel code included: there are no samples to separate it)";
             let wrapped = wrap(text, view.style.columns() - 4, 1);
             lines.extend(wrapped.iter().map(|line| note(view, line)));
         }
@@ -80,7 +80,7 @@ fn note(view: &View, text: &str) -> String {
 fn busiest(view: &View) -> Vec<String> {
     let Some(busiest) = &view.analysis.derived.busiest else { return Vec::new() };
     let for_whom = busiest.called_for.as_ref();
-    let for_whom = for_whom.map(|(name, part)| format!("; {} of that for {}", percent(*part), clean(name)));
+    let for_whom = for_whom.map(|(name, part)| format!(", {} of that for {}", percent(*part), clean(name)));
     let mostly = busiest.mostly_in.as_ref();
     let mostly = mostly.map(|(name, _)| format!(", mostly in {}", clean(name)));
     let text = format!(
@@ -104,14 +104,14 @@ fn known_work(view: &View) -> Vec<String> {
 fn run_queue(view: &View) -> Vec<String> {
     let split = &view.analysis.derived.ledger.run_queue;
     let others = match neighbour(view) {
-        Some(name) => format!("behind others, {name} most of all"),
+        Some(name) => format!("behind other programs, mostly {name}"),
         None => "behind other programs".to_owned(),
     };
     let parts: Vec<String> = [
-        (split.own_ns, "behind our own threads"),
+        (split.own_ns, "behind the program's own threads"),
         (split.others_ns, others.as_str()),
         (split.throttled_ns, "throttled by a limit"),
-        (split.idle_ns, "waking up or not known"),
+        (split.idle_ns, "wakeup latency or unknown"),
     ]
     .iter()
     .filter(|(ns, _)| *ns > 0)
@@ -135,14 +135,14 @@ fn sum(view: &View) -> Vec<String> {
     }
     let yes = sum == u128::from(ledger.total_ns);
     let (tint, verdict) = if yes {
-        (Tint::Good, "yes".to_owned())
+        (Tint::Good, "= wall time of all threads".to_owned())
     } else {
         let apart = sum.abs_diff(u128::from(ledger.total_ns)).min(u128::from(u64::MAX)) as u64;
-        (Tint::Bad, format!("no, {} apart", seconds(apart)))
+        (Tint::Bad, format!("differs from the wall time of all threads by {}", seconds(apart)))
     };
     let sampled = Class::ALL.into_iter().any(|class| ledger.error_ns(class) > 0);
-    let sure = if sampled && yes { "; ± holds the truth in 95 %" } else { "" };
-    let before = format!("  sums to {}: ", seconds(ledger.total_ns));
+    let sure = if sampled && yes { " · ±: 95 % confidence interval" } else { "" };
+    let before = format!("  total {} ", seconds(ledger.total_ns));
     let plain = format!("{before}{verdict}{sure}");
     if width(&plain) > view.style.columns() {
         return wrap(plain.trim_start(), view.style.columns() - 2, 0)

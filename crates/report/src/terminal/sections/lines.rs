@@ -7,7 +7,7 @@ use crate::terminal::View;
 use crate::terminal::table::{self, Column};
 use crate::text::{clean, wrap};
 
-pub(super) const SUMMARY: &str = "Cache lines that threads take from each other, the costliest first";
+pub(super) const SUMMARY: &str = "Contended cache lines, the costliest first";
 
 const ROWS_MAX: usize = 20;
 /// Threads of one row that are listed.
@@ -17,7 +17,7 @@ pub(super) fn lines(view: &View) -> Vec<String> {
     let shared = &view.analysis.derived.lines;
     let mut lines = view.heading("LINES");
     if shared.is_empty() {
-        lines.push(super::nothing(view, "No line was seen to go to and fro between CPUs."));
+        lines.push(super::nothing(view, "No cache line moved between CPUs in the samples."));
         lines.extend(untold(view));
         return lines;
     }
@@ -37,7 +37,7 @@ pub(super) fn lines(view: &View) -> Vec<String> {
     if shared.len() > ROWS_MAX {
         lines.push(super::nothing(view, &format!("and {} more", shared.len() - ROWS_MAX)));
     }
-    let said = "cpu: sampled; turns: the next sample was another thread's on another CPU; hits: what watchpoints saw of it";
+    let said = "cpu: sampled · turns: the next sample was another thread's on another CPU · hits: by hardware watchpoints";
     lines.push(super::nothing(view, said));
     lines.extend(untold(view));
     lines

@@ -23,7 +23,7 @@ pub(super) fn lines(view: &View) -> Vec<String> {
 fn of_threads(view: &View) -> Vec<String> {
     let locks = &view.analysis.derived.locks;
     if locks.is_empty() {
-        return vec![super::nothing(view, "No thread was seen to wait for a lock.")];
+        return vec![super::nothing(view, "No thread waited for a lock.")];
     }
     let mut lines = Vec::new();
     let columns = [
@@ -89,7 +89,7 @@ fn of_tasks(view: &View) -> Vec<String> {
     if all.locks.len() > LOCKS_MAX {
         lines.push(super::nothing(view, &format!("and {} more", all.locks.len() - LOCKS_MAX)));
     }
-    let said = "waiting: tasks at a time; looked at: part of the time in which waits were told";
+    let said = "waiting: tasks at a time · windows: part of the time in which waits were recorded";
     lines.push(view.style.paint(Tint::Faint, &view.style.fit(said, view.style.columns())));
     lines
 }
@@ -102,8 +102,8 @@ fn task_details(view: &View, lock: &TaskLock) -> Vec<String> {
     let all = [
         ("through", clean(&lock.through)),
         ("waited in", functions(&lock.elsewhere)),
-        ("let go in", functions(&lock.let_go)),
-        ("by who was", did.collect::<Vec<_>>().join(", ")),
+        ("released in", functions(&lock.let_go)),
+        ("holder state", did.collect::<Vec<_>>().join(", ")),
     ];
     let said = all.into_iter().filter(|(_, said)| !said.is_empty());
     said.map(|(what, said)| format!("    {what} {said}"))

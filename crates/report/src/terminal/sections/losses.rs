@@ -7,7 +7,7 @@ use crate::terminal::View;
 use crate::terminal::table::{self, Column};
 use crate::text::clean;
 
-pub(super) const SUMMARY: &str = "What is missing from the recording, and when";
+pub(super) const SUMMARY: &str = "Events missing from the recording, and when";
 
 const ROWS_MAX: usize = 40;
 
@@ -15,7 +15,7 @@ pub(super) fn lines(view: &View) -> Vec<String> {
     let losses = &view.trace.losses;
     let mut lines = view.heading("LOSSES");
     if losses.is_empty() {
-        lines.push(super::nothing(view, "No source knows of anything that it did not see."));
+        lines.push(super::nothing(view, "No events were lost."));
         return lines;
     }
     let columns = [

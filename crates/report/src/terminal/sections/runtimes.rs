@@ -14,14 +14,14 @@ pub(super) fn lines(view: &View) -> Vec<String> {
     let mut lines = view.heading("RUNTIMES");
     lines.extend(view.analysis.derived.told.iter().map(|telling| told(view, telling)));
     if runtimes.is_empty() {
-        let seen = "No runtime is known by the code and files that were seen.";
+        let seen = "No runtime was recognized by the code and files that were seen.";
         lines.extend(view.analysis.derived.told.is_empty().then(|| super::nothing(view, seen)));
         return lines;
     }
     for runtime in runtimes {
         lines.extend(one(view, runtime));
     }
-    lines.push(super::nothing(view, "ran: sampled, with what the kernel did for it; ±: 95 %; waited: exact"));
+    lines.push(super::nothing(view, "ran: sampled, kernel work for it included · ±: 95 % · waited: exact"));
     lines
 }
 
@@ -29,7 +29,7 @@ pub(super) fn lines(view: &View) -> Vec<String> {
 fn told(view: &View, telling: &Telling) -> String {
     let who = if telling.runtime.is_empty() { "the program".to_owned() } else { clean(&telling.runtime) };
     let line = format!(
-        "  {who} told {} on {} ({} of a known thread): {}, {} its own",
+        "  {who} reported {} on {} ({} of a known thread): {}, {} its own",
         counted(telling.events, "event"),
         counted(telling.lanes, "lane"),
         percent(share(telling.matched, telling.events)),

@@ -31,7 +31,7 @@ pub(super) fn lines(view: &View) -> Vec<String> {
     let shown = || threads.iter().take(ROWS_MAX);
     let rows: Vec<Vec<String>> = shown().map(|thread| row(view, thread)).collect();
     lines.extend(table::lines(&columns, &rows, view.style));
-    lines.push(super::nothing(view, "delay: waiting for a CPU; mean, 99th percentile, longest"));
+    lines.push(super::nothing(view, "delay: time runnable without a CPU (mean, p99, maximum)"));
     if threads.len() > ROWS_MAX {
         lines.push(super::nothing(view, &format!("and {} more", threads.len() - ROWS_MAX)));
     }

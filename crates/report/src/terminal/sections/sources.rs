@@ -8,7 +8,7 @@ use crate::terminal::View;
 use crate::terminal::table::{self, Column};
 use crate::text::{Tint, clean, wrap};
 
-pub(super) const SUMMARY: &str = "What the recording was made from, and what it cost";
+pub(super) const SUMMARY: &str = "The recording's sources, and their cost";
 
 pub(super) fn lines(view: &View) -> Vec<String> {
     let manifest = &view.trace.manifest;
@@ -44,7 +44,7 @@ fn completeness(view: &View) -> Vec<String> {
     let cut = both.cut_short();
     let others: Vec<String> =
         cut.iter().map(|(end, stacks)| format!("{} {}", end.name(), count(*stacks))).collect();
-    let but = if cut.is_empty() { String::new() } else { format!("; the others: {}", others.join(", ")) };
+    let but = if cut.is_empty() { String::new() } else { format!(", the others: {}", others.join(", ")) };
     let part = if cut.is_empty() { "all".to_owned() } else { percent(share(both.complete(), both.stacks())) };
     let text = format!("stacks: {part} of {} reach the thread's root{but}", count(both.stacks()));
     wrap(&text, view.style.columns() - 2, 2).iter().map(|line| format!("  {line}")).collect()
@@ -54,7 +54,7 @@ fn cost(view: &View) -> Vec<String> {
     let cost = &view.trace.manifest.cost;
     let mut lines = view.heading("COST OF THE RECORDING");
     if view.trace.manifest.mode == "import" {
-        lines.push(super::nothing(view, "Not known: another tool recorded this."));
+        lines.push(super::nothing(view, "Not known: another tool made this recording."));
         return lines;
     }
     lines.push(format!("  {:17}{}", "recorder", duration(cost.recorder_cpu_ns) + " of CPU time"));

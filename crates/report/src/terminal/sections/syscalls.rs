@@ -20,7 +20,7 @@ pub(super) fn lines(view: &View) -> Vec<String> {
         lines.push(super::nothing(view, &format!("not counted: {}", source.missing)));
     }
     if calls.is_empty() {
-        lines.push(super::nothing(view, "No syscall was seen to block or to be running."));
+        lines.push(super::nothing(view, "No syscall blocked or was sampled."));
         return lines;
     }
     let rates = &view.analysis.derived.syscall_rates;
@@ -38,7 +38,7 @@ pub(super) fn lines(view: &View) -> Vec<String> {
     }
     if counted && rates.windows > 0 {
         let (windows, time) = (self::counted(rates.windows, "window"), duration(rates.windows_ns));
-        let said = format!("calls: counted in {windows} ({time}), extrapolated; cpu: sampled; ±: 95 %");
+        let said = format!("calls: counted in {windows} ({time}), extrapolated · cpu: sampled · ±: 95 %");
         lines.push(super::nothing(view, &said));
     }
     lines.extend(calls::lines(view));

@@ -10,7 +10,7 @@ use crate::numbers::{duration, percent, share};
 use crate::terminal::View;
 use crate::terminal::table::{self, Column};
 
-pub(super) const SUMMARY: &str = "Each thread's life, and what it spent it on";
+pub(super) const SUMMARY: &str = "Each thread's life by class of time";
 
 /// Threads that are shown; the rest is summed up.
 const ROWS_MAX: usize = 40;
@@ -34,7 +34,7 @@ pub(super) fn lines(view: &View) -> Vec<String> {
     if threads.len() > ROWS_MAX {
         let rest = &threads[ROWS_MAX..];
         let life: u64 = rest.iter().map(|thread| thread.life.0).sum();
-        let text = format!("and {} more that lived {} in all", rest.len(), duration(life));
+        let text = format!("and {} more, {} in total", rest.len(), duration(life));
         lines.push(super::nothing(view, &text));
     }
     if view.stacks.over_time {
@@ -71,7 +71,7 @@ fn over_time(view: &View) -> Vec<String> {
     let mut lines = vec![String::new()];
     lines.extend(table::lines(&columns, &rows, view.style));
     let text = format!(
-        "over time, in steps of {}: shares of a step; user and kernel by samples",
+        "over time, in steps of {}: shares of a step, user and kernel by samples",
         duration(all.step.0)
     );
     lines.push(super::nothing(view, &text));

@@ -8,7 +8,7 @@ use crate::terminal::table::{self, Column};
 use crate::terminal::{View, ends};
 use crate::text::{Tint, clean};
 
-pub(super) const SUMMARY: &str = "What threads waited for, and who or what was at the end of it";
+pub(super) const SUMMARY: &str = "Waits by reason and object, and what ended them";
 
 const ROWS_MAX: usize = 12;
 const FUNCTIONS_MAX: usize = 3;
@@ -17,7 +17,7 @@ pub(super) fn lines(view: &View) -> Vec<String> {
     let derived = &view.analysis.derived;
     let mut lines = view.heading("WAITS");
     if derived.waits.is_empty() {
-        lines.push(super::nothing(view, "No thread of the program was seen to wait."));
+        lines.push(super::nothing(view, "No thread of the program waited."));
         return lines;
     }
     let columns = [
@@ -51,7 +51,7 @@ fn row(view: &View, kind: &KindBlame) -> Vec<String> {
 }
 
 fn details(view: &View, kind: &KindBlame) -> Vec<String> {
-    let mut lines = vec![format!("    at the end of it: {}", ends::classes(&kind.ends, kind.waiting_ns))];
+    let mut lines = vec![format!("    root cause: {}", ends::classes(&kind.ends, kind.waiting_ns))];
     if !kind.functions.is_empty() {
         let functions = kind.functions.iter().take(FUNCTIONS_MAX);
         let functions = functions.map(|(name, ns)| format!("{} {}", clean(name), duration(*ns)));
@@ -64,7 +64,7 @@ fn details(view: &View, kind: &KindBlame) -> Vec<String> {
 fn blamed(view: &View) -> Vec<String> {
     let total_ns = view.analysis.derived.blame.total_ns;
     let columns =
-        [Column::Text("at the end of all waits"), Column::Figure("blamed"), Column::Figure("share")];
+        [Column::Text("root causes of all waits"), Column::Figure("blamed"), Column::Figure("share")];
     let ends = view.analysis.derived.blame.ends();
     let cells =
         |(end, ns): &(_, u64)| vec![ends::phrase(view, end), duration(*ns), percent(share(*ns, total_ns))];
@@ -136,7 +136,7 @@ fn peers(view: &View) -> Vec<String> {
         lines.push(super::nothing(view, &format!("and {} more", peers.rows.len() - ROWS_MAX)));
     }
     for (ns, what) in [
-        (peers.any_ns, "polled for whatever comes next (epoll): for whom, nothing tells"),
+        (peers.any_ns, "polled for any event (epoll): the peer is not known"),
         (peers.unnamed_ns, "waited at sockets whose ends were not seen"),
     ] {
         if ns > 0 {

@@ -313,7 +313,7 @@ impl<'a> Packer<'a> {
         let shortest = duration(if tile.level == 0 { tile.cell.0 } else { tile.cell.0 * 2 });
         let places = if self.some_around { "some of the worst places" } else { "the worst places" };
         self.thinned.push(format!(
-            "To stay small, this file shows what is shorter than {shortest} one by one only around {places} of the findings."
+            "To stay small, this file shows slices shorter than {shortest} one by one only around {places} of the findings."
         ));
     }
 
@@ -334,7 +334,7 @@ impl<'a> Packer<'a> {
         let threads = (0..viewer.trace.threads.len() as u32).map(ThreadId);
         let mut others = threads.filter(|id| !viewer.trace.threads[id.index()].target);
         if others.any(|id| !viewer.trace.slices.rows(id).is_empty()) {
-            let sentence = "Threads of other programs have no lanes in this file: when they ran is in those of the CPUs.";
+            let sentence = "Threads of other programs have no lanes in this file: see the lanes of the CPUs for their times.";
             self.thinned.push(sentence.to_owned());
         }
     }
@@ -364,8 +364,7 @@ impl<'a> Packer<'a> {
         let told = self.done.iter().filter(|key| key.starts_with("slices/")).count() as u64;
         if told < trace.slices.len() as u64 {
             self.thinned.push(format!(
-                "Why a thread waited can be asked about {}, the longest and those around the findings; \
-                 `holdup view RECORDING` answers for all.",
+                "This file explains {}, the longest and those around the findings. `holdup view RECORDING` explains all waits.",
                 counted(told, "slice")
             ));
         }

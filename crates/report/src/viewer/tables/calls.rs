@@ -30,7 +30,7 @@ pub(super) const COSTS: Table = Table {
             return String::new();
         }
         let (windows, time) = (counted(rates.windows, "window"), duration(rates.windows_ns));
-        format!("Calls were counted in {windows} ({time} in all).")
+        format!("Calls were counted in {windows} ({time} in total).")
     },
     rows: |viewer| costs(viewer).into(),
 };
@@ -57,11 +57,11 @@ pub(super) const USES: Table = Table {
         match (calls.exact, calls.by_object.is_empty()) {
             (_, true) => String::new(),
             (true, _) => {
-                "All calls were counted; times are from entry to return, waiting included.".to_owned()
+                "All calls were counted. Times are from entry to return, waiting included.".to_owned()
             }
             (false, _) => {
                 format!(
-                    "Calls in windows of {} in all: sizes and shares, not totals.",
+                    "Calls in windows of {} in total: sizes and shares, not totals.",
                     duration(calls.counted_ns)
                 )
             }

@@ -31,7 +31,7 @@ pub(super) fn lines(view: &View, profile: &Profile, of: &BTreeSet<PlaceId>) -> V
         None => none.to_owned(),
     };
     let callers: Vec<(String, Tally)> =
-        around.callers.iter().map(|(id, tally)| (near(id, "(nobody: it is the root)"), *tally)).collect();
+        around.callers.iter().map(|(id, tally)| (near(id, "(none: it is the root)"), *tally)).collect();
     let callees: Vec<(String, Tally)> =
         around.callees.iter().map(|(id, tally)| (near(id, "(itself)"), *tally)).collect();
     let threads: Vec<(String, Tally)> =

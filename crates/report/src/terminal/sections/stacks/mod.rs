@@ -19,7 +19,7 @@ pub(super) fn lines(view: &View) -> Vec<String> {
     let selection = &view.stacks.selection;
     let mut lines = Vec::new();
     if view.stacks.wakers {
-        lines.extend(part(view, "WAITS AND WHO ENDED THEM", selection));
+        lines.extend(part(view, "WAITS AND WHAT ENDED THEM", selection));
         return lines;
     }
     if view.stacks.classes_named {
@@ -70,7 +70,7 @@ fn basis(profile: &Profile) -> String {
     if observed.untimed {
         let samples = counted(observed.samples, "sample");
         text.push_str(&format!(
-            "{samples}, each shown as {}: they do not stand for time, only their shares mean something. ",
+            "{samples}, each shown as {}: they are not proportional to time, only their shares mean something. ",
             duration(SHOWN_NS)
         ));
     } else if observed.samples > 0 {
@@ -93,7 +93,7 @@ fn basis(profile: &Profile) -> String {
         ));
     }
     if !profile.all.is_exact() {
-        text.push_str("The truth is within ± in 95 of 100 cases.");
+        text.push_str("±: 95 % confidence interval.");
     }
     text
 }

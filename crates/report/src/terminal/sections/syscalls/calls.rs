@@ -24,7 +24,7 @@ pub(super) fn lines(view: &View) -> Vec<String> {
         lines.extend(times(view, &calls.by_syscall, "time in calls"));
         lines.push(nothing(
             view,
-            "calls: all counted; time: from entry to return, waiting included; <: to a power of two",
+            "calls: all counted · time: from entry to return, waiting included · <: to a power of two",
         ));
         lines.extend(ring_operations(view, calls));
         lines.push(String::new());
@@ -46,7 +46,7 @@ fn ring_operations(view: &View, calls: &Calls) -> Vec<String> {
     lines.extend(times(view, &calls.ring_operations, "io_uring"));
     let each = calls
         .requests_each()
-        .map_or_else(String::new, |each| format!("; {each:.1} requests a call of io_uring_enter"));
+        .map_or_else(String::new, |each| format!(", {each:.1} requests per io_uring_enter"));
     lines.push(nothing(view, &format!("from submission to completion{each}")));
     lines
 }
@@ -106,7 +106,7 @@ fn objects(view: &View, calls: &Calls) -> Vec<String> {
     if !calls.exact {
         lines.push(nothing(
             view,
-            &format!("calls: those in windows of {} in all", duration(calls.counted_ns)),
+            &format!("calls: those in windows of {} in total", duration(calls.counted_ns)),
         ));
     }
     lines
