@@ -1,10 +1,12 @@
-//! Which end of its connection a socket is, that threads wait for: the one that asked for the connection, or the one that was asked for
-//! it. It judges nothing.
+//! Which end of its connection a socket is: the connecting end or the accepting end. Covers sockets that
+//! threads wait for.
 //!
-//! Of a unix socket its name says so. Of others the ends that are shared do: connections that were accepted by one listener share
-//! their own address and port, those that were made to one listener share the other end's. Of one whose ends nobody shares, its ports tell:
-//! who connects has its port from the kernel, which gives such from 32768 on (`ip_local_port_range`; RFC 6335 from 49152 on), and who
-//! listens has one below, where its users find it; if both or none are such, it is not known.
+//! - A unix socket's name contains the side.
+//! - Connections that one listener accepted share their own address and port. Connections to one listener
+//!   share the remote address and port.
+//! - If an end is not shared, the ports decide. The kernel assigns ports from 32768 to connecting sockets
+//!   (`ip_local_port_range`; RFC 6335: from 49152). Listening sockets use lower, well-known ports. If both
+//!   ports or neither are in that range, the side is unknown.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -13,14 +15,14 @@ use holdup_events::{ObjectKind, ProcessId, ThreadId, Trace, Wait};
 
 use super::in_flight::Messages;
 
-/// The first port that the kernel gives to who does not ask for one.
+/// Lowest port that the kernel assigns to sockets without a requested port.
 const GIVEN_FROM: u16 = 32_768;
 
 /// By a socket's identity.
 pub(super) struct SocketSides(HashMap<u64, Side>);
 
 impl SocketSides {
-    /// Of all sockets whose names are known.
+    /// Evaluates all sockets with known names.
     pub(super) fn new(trace: &Trace) -> SocketSides {
         let names: Vec<(u64, SocketName)> = trace
             .calls
@@ -126,14 +128,14 @@ mod tests {
 
     #[test]
     fn an_end_that_several_connections_share_is_the_listeners() {
-        // A service whose port the kernel chose; both of its connections were accepted.
+        // A service on a port that the kernel chose. It accepted both connections.
         let told = sides(&["1.1.1.1:40000 → 1.1.1.2:50001", "1.1.1.1:40000 → 1.1.1.2:50002"]);
         assert_eq!(told, [Some(Side::Accepted); 2]);
         let told = sides(&["1.1.1.2:50001 → 1.1.1.1:40000", "1.1.1.2:50002 → 1.1.1.1:40000"]);
         assert_eq!(told, [Some(Side::Connected); 2]);
-        // Seen once, nobody knows.
+        // A single connection does not show the side.
         assert_eq!(sides(&["1.1.1.2:50001 → 1.1.1.1:40000"]), [None]);
-        // A socket that listens connects nobody.
+        // A listening socket has no connection.
         assert_eq!(sides(&["0.0.0.0:80 → 0.0.0.0:0"]), [None]);
     }
 }

@@ -1,8 +1,9 @@
-//! Where threads wait by running, what they ask, and what the rest of the program did meanwhile.
+//! Spin loops: place of the loops, polled variables, and the activity of the program's other threads at those
+//! times.
 //!
-//! Sampled: a sample in a loop that only waits ([`holdup_events::tables::FrameSpin`]) stands for its share of the
-//! thread's running time. Who ends such a wait leaves no record; who ran at those moments and worked, or wanted to
-//! run and had no CPU, is what can be told.
+//! Sampled. A sample in a spin loop ([`holdup_events::tables::FrameSpin`]) represents its share of the
+//! thread's running time. No event records which thread ends a busy-wait. Known are only the threads that
+//! worked at these times, and the threads that were runnable without a CPU.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -25,15 +26,15 @@ use crate::descriptors::RuleId;
 pub struct SpinUse {
     /// The function with the loop.
     pub function: String,
-    /// The function of the program that waits there; empty if that is the same or no stack tells.
+    /// The program's function that waits there. Empty if it is the function itself, or if no stack shows it.
     pub caller: String,
-    /// Name of the variable that is asked, where the code names one; else empty.
+    /// Name of the polled variable, if the code shows it. Empty otherwise.
     pub watches: String,
-    /// How it waits.
+    /// Kind of spin loop.
     pub how: FrameSpin,
-    /// What for, if it is a loop of a runtime that a descriptor knows.
+    /// Purpose, if a runtime's descriptor knows the loop.
     pub purpose: Option<Purpose>,
-    /// Whose, the first of them.
+    /// Process of the loop. The first one if there are several.
     pub process: ProcessId,
     /// Samples in it.
     pub samples: u64,
@@ -43,11 +44,11 @@ pub struct SpinUse {
     pub error_ns: u64,
     /// The same by thread, the most first.
     pub by_thread: Vec<(ThreadId, u64)>,
-    /// What the process's other threads did in those moments.
+    /// Activity of the process's other threads at these times.
     pub meanwhile: Meanwhile,
-    /// The part of `ns` in which they waited at a place of meeting: row of [`Rendezvous::sites`], and how long (ns).
+    /// Part of `ns` at a barrier: row of [`Rendezvous::sites`], and time (ns).
     pub met: Vec<(u32, u64)>,
-    /// What the wait cost.
+    /// Cost of the wait.
     pub stall: Stall,
     /// The stacks of its samples.
     pub stacks: BTreeSet<StackId>,
@@ -55,29 +56,29 @@ pub struct SpinUse {
     pub longest: Vec<(ThreadId, Timestamp, Timestamp)>,
 }
 
-/// What threads wait for in a loop of a runtime's, by its descriptor.
+/// Purpose of a runtime's spin loop, from its descriptor.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Purpose {
     /// The runtime, for people.
     pub runtime: String,
-    /// What for, for people.
+    /// Display text of the purpose.
     pub what: String,
-    /// What makes it less; may be empty.
+    /// Advice to reduce it. May be empty.
     pub advice: String,
 }
 
-/// Of the samples in one loop, what others did at that moment.
+/// Activity of other threads at the samples in one loop.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Meanwhile {
-    /// Samples that were looked at.
+    /// Number of evaluated samples.
     pub samples: u64,
-    /// In which another thread ran and worked; by thread, the most first, at most [`NAMED_MAX`].
+    /// Samples at which another thread did work, by thread, most samples first, at most [`NAMED_MAX`].
     pub worked: Vec<(ThreadId, u64)>,
-    /// In which no other worked, but one wanted to and had no CPU.
+    /// Samples at which no other thread did work, but one was runnable without a CPU.
     pub starved: u64,
-    /// By the thread that wanted to, the most first, at most [`NAMED_MAX`].
+    /// The same by that thread, most samples first, at most [`NAMED_MAX`].
     pub wanted: Vec<(ThreadId, u64)>,
-    /// In which no other worked or wanted to.
+    /// Samples at which no other thread did work or was runnable.
     pub nobody: u64,
 }
 
@@ -85,9 +86,9 @@ pub struct Meanwhile {
 pub const NAMED_MAX: usize = 8;
 /// Rows in [`SpinUse::longest`].
 const LONGEST_MAX: usize = 10;
-/// Moments that are looked at: more make no figure surer than the samples themselves are.
+/// Maximum number of evaluated samples. More would not reduce the error, which the samples themselves limit.
 const MOMENTS_MAX: usize = 20_000;
-/// Threads that are looked at in each.
+/// Maximum number of threads evaluated per sample.
 const THREADS_MAX: usize = 256;
 
 /// Which loop a sample is in.
@@ -96,20 +97,20 @@ type Key = (ProcessId, Place);
 /// Where a loop is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
-    /// One of the loops in which a runtime waits for one thing.
+    /// The loops in which a runtime waits for one purpose.
     Runtimes(RuleId),
-    /// Its place and its caller's.
+    /// Place of the loop and of its caller.
     Code(FrameId, Option<FrameId>),
 }
 
-/// What is looked at besides the trace and its ledger.
+/// Input besides the trace and its ledger.
 #[derive(Clone, Copy)]
 pub struct Facts<'a> {
-    /// What samples show, and what runtimes' code is for.
+    /// Classes of samples, and roles of runtimes' code.
     pub roles: &'a Roles,
-    /// What each CPU ran.
+    /// Occupation of each CPU.
     pub timelines: &'a Timelines,
-    /// Where threads met.
+    /// Barriers, joins and pauses.
     pub rendezvous: &'a Rendezvous,
 }
 
@@ -136,7 +137,7 @@ pub fn derive(trace: &Trace, ledger: &Ledger, facts: &Facts) -> Vec<SpinUse> {
     spins
 }
 
-/// Samples of one loop, with the running time (ns) that each stands for.
+/// Samples of one loop, with the running time that each represents (ns).
 #[derive(Default)]
 struct Loop {
     frame: Option<FrameId>,
@@ -146,7 +147,7 @@ struct Loop {
     how: FrameSpin,
 }
 
-/// When threads spun at meetings: of each thread from, to and site, by time.
+/// Times in which threads spun at barriers. By thread: start, end and site, in time order.
 struct Met {
     spans: BTreeMap<ThreadId, Vec<(Timestamp, Timestamp, u32)>>,
 }
@@ -230,7 +231,7 @@ fn purpose(roles: &Roles, place: Place) -> Option<Purpose> {
     Some(Purpose { runtime: runtime.title.clone(), what: rule.what.clone(), advice: rule.advice.clone() })
 }
 
-/// A function has as many frames as places in it were seen: the first stands for all.
+/// Maps each frame to the first frame of its function. A function has a frame per place in its code.
 #[derive(Default)]
 pub(super) struct Functions<'a> {
     first: HashMap<(&'a str, &'a str, u64), FrameId>,
@@ -239,7 +240,7 @@ pub(super) struct Functions<'a> {
 impl<'a> Functions<'a> {
     pub(super) fn of(&mut self, trace: &'a Trace, id: FrameId) -> FrameId {
         let Some(frame) = trace.frames.get(id.index()) else { return id };
-        // Without a name the function's start tells.
+        // Without a name, the start address identifies the function.
         let start = frame.offset.wrapping_sub(frame.function_offset);
         let start = if frame.function.is_empty() { start } else { 0 };
         *self.first.entry((frame.module.as_str(), frame.function.as_str(), start)).or_insert(id)
@@ -311,11 +312,11 @@ fn longest(trace: &Trace, samples: &[(SampleRow, f64)]) -> Vec<(ThreadId, Timest
     rows
 }
 
-/// What threads did at given moments.
+/// Activity of threads at given times.
 struct Around<'a> {
     trace: &'a Trace,
     classes: &'a SampleClasses,
-    /// Of each process, the threads that ran most.
+    /// By process: the threads that ran most.
     threads: BTreeMap<ProcessId, Vec<ThreadId>>,
 }
 
@@ -363,7 +364,7 @@ impl<'a> Around<'a> {
         Some(self.trace.slices.at(thread, row))
     }
 
-    /// By the sample of that slice nearest to the moment; without any it works.
+    /// Decided by the slice's sample nearest to that time. Without a sample, the thread counts as working.
     fn spins(&self, thread: ThreadId, slice: &Slice, at: Timestamp) -> bool {
         let samples = super::samples_of(self.trace, thread);
         let behind = samples.partition_point(|sample| sample.at < at);

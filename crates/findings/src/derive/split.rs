@@ -1,4 +1,4 @@
-//! How running time splits into user code, kernel, spinning and garbage collection: by samples, with the error said.
+//! Split of running time into user code, kernel, spinning and garbage collection, by samples, with its error.
 
 use holdup_events::recording::Rung;
 use holdup_events::tables::SampleRow;
@@ -8,8 +8,8 @@ use super::class::Class;
 use super::roles::Roles;
 use super::told::RAN;
 
-/// A thread (or process) with fewer samples than this does not speak for itself alone: a share
-/// of 30 samples is known to 17 points at the worst (95 %).
+/// A thread or process with fewer samples than this borrows from a larger group. With 30 samples, the error
+/// of a share is at most 17 percentage points (95 %).
 pub const SAMPLES_ENOUGH: u64 = 30;
 
 /// How many classes running time splits into.
@@ -22,7 +22,7 @@ const _: () = assert!(matches!(Class::ON_CPU[SPIN], Class::Spin));
 /// Running time (ns) of each class of [`Class::ON_CPU`].
 pub type Parts = [u64; PARTS];
 
-/// Samples of somebody.
+/// Number of samples by class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// All.
@@ -39,8 +39,8 @@ impl Counts {
         }
     }
 
-    /// The shares; where the samples are few, drawn towards `prior` as if they were filled up
-    /// to `enough` with samples of these shares.
+    /// Shares by class. With fewer than `enough` samples, the rest is filled up with samples distributed like
+    /// `prior`.
     fn shares(self, enough: u64, prior: [f64; PARTS]) -> [f64; PARTS] {
         let lacking = enough.saturating_sub(self.all) as f64;
         let filled = self.all as f64 + lacking;
@@ -48,12 +48,14 @@ impl Counts {
     }
 }
 
-/// Every error that is stated (`error_ns`, `±`) is half the width of a 95 % interval: so many standard errors.
+/// Number of standard errors in half a 95 % confidence interval. All stated errors (`error_ns`, `±`) use this
+/// interval.
 pub const ERRORS_95: f64 = 1.96;
 
-/// Half the width of the 95 % interval of a share of which `hits` of `all` samples were seen. Never 0: the share is
-/// taken a little towards a half (Agresti and Coull's plus four), since no hit in ten samples does not mean never; by how
-/// much is added. So it also holds for few hits, where a plain standard error is too small.
+/// Half the width of the 95 % confidence interval of a share with `hits` of `all` samples. Never 0, because
+/// no hit in ten samples does not prove a share of zero. The share is moved towards one half (Agresti and
+/// Coull's plus four), and the shift is added to the error. For few hits a plain standard error would be too
+/// small.
 pub fn share_error(hits: u64, all: u64) -> f64 {
     let n = all as f64 + 4.0;
     let p = (hits as f64 + 2.0) / n;
@@ -61,7 +63,7 @@ pub fn share_error(hits: u64, all: u64) -> f64 {
     ERRORS_95 * (p * (1.0 - p) / n).sqrt() + moved
 }
 
-/// What the split rests on.
+/// Basis and errors of a split.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SplitErrors {
     /// Samples of target threads.
@@ -75,7 +77,7 @@ struct Pool {
     threads: Vec<Counts>,
     processes: Vec<Counts>,
     program: Counts,
-    /// So many speak for a thread or process alone.
+    /// Minimum number of samples for a thread or process to be split by its own samples.
     enough: u64,
     /// Sum of squared errors of threads that speak for themselves (ns²), by class.
     variance: [f64; PARTS],
@@ -89,7 +91,8 @@ impl Pool {
             threads: vec![Counts::default(); trace.threads.len()],
             processes: vec![Counts::default(); trace.processes.len()],
             program: Counts::default(),
-            // The running times are the samples' own there: to borrow from others would move what was counted.
+            // In this backend the running times come from the samples themselves, so borrowing would change
+            // counted values.
             enough: if trace.manifest.rung == Rung::Proc { 1 } else { SAMPLES_ENOUGH },
             variance: [0.0; PARTS],
             borrowed_ns: 0,
@@ -114,7 +117,7 @@ impl Pool {
         }
     }
 
-    /// Some of a thread's running time by class; all of it is the first if there are no samples at all.
+    /// Splits part of a thread's running time by class. Without any samples, all of it is in the first class.
     fn parts_ns(&mut self, trace: &Trace, thread: ThreadId, running_ns: u64) -> Parts {
         let mut parts = [0; PARTS];
         if self.program.all == 0 {
@@ -154,9 +157,10 @@ impl Pool {
 
 /// Splits the running time of thread after thread.
 pub struct Split {
-    /// Time of which no runtime told.
+    /// Time without runtime events.
     rest: Pool,
-    /// Time in which a runtime said that it worked, where samples show threads waiting awake; else there is nothing to divide.
+    /// Time that a runtime reported as work, if samples show threads that spin in it. `None` if there is
+    /// nothing to divide.
     told: Option<Pool>,
 }
 
@@ -182,7 +186,7 @@ impl Split {
         Split { rest, told: waits.then_some(told) }
     }
 
-    /// A thread's running time in a range by class: what its runtime told, and the rest by samples.
+    /// A thread's running time in a range by class: as reported by its runtime, and the rest by samples.
     pub fn classes_ns(
         &mut self,
         (trace, roles): (&Trace, &Roles),
@@ -209,7 +213,7 @@ impl Split {
             let is_seen =
                 rest.program.parts[part] > 0 || matches!(Class::ON_CPU[part], Class::Useful | Class::Kernel);
             let outside = if is_seen { rest.squared_error(part) } else { 0.0 };
-            // What is not waiting is work: the one errs as the other does.
+            // The time is either spinning or work, so both have the same error.
             let divided = matches!(Class::ON_CPU[part], Class::Spin | Class::GcWork);
             let told = self.told.as_ref().filter(|_| divided).map_or(0.0, |told| told.squared_error(SPIN));
             (outside + told).sqrt().round() as u64
@@ -240,8 +244,8 @@ mod tests {
         assert!((share_error(5000, 10000) - 1.96 * 0.005).abs() < 1e-4);
     }
 
-    /// Whatever the truth, in nineteen of twenty cases it is inside (in 93 % at the worst places, where few hits are
-    /// expected: they come in whole numbers).
+    /// The true value is in the interval in 95 % of the cases. In the worst cases, where few hits are
+    /// expected, it is 93 %, because counts are integers.
     #[test]
     fn the_truth_is_inside_in_nineteen_of_twenty_cases() {
         for all in [30u64, 100, 1_000] {

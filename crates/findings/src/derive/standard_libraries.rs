@@ -1,5 +1,5 @@
-//! Functions of a language's own library and machine that lie in the program's file: what is done in them is done for the
-//! program's functions that called them.
+//! Functions of a language's standard library and runtime inside the program's binary. Their work is
+//! attributed to the program's functions that called them.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,8 @@ use crate::haskell_names;
 /// Files of virtual machines and interpreters.
 const MACHINES: [&str; 4] = ["libjvm.", "libjli.", "libpython", "python3"];
 
-/// Functions by which CPython gets from one of Python's functions to the next: they say nothing of which these are.
+/// CPython functions between one Python function and the next. They do not show which Python functions these
+/// are.
 const LOOPS: [&str; 27] = [
     "_PyEval_",
     "PyEval_",
@@ -112,7 +113,7 @@ const GHC: [&str; 7] = [
 /// Functions of V8 that run for every program in JavaScript, in V8's own file (Node has all of its code in one).
 pub const V8_BUILTINS: &str = "Builtins_";
 
-/// Files that hold V8 and what comes with it. A program that has V8 linked in has functions of its own beside it.
+/// Binaries of V8 and its bundled libraries. A program with V8 linked in also has functions of its own.
 const V8_FILES: [&str; 3] = ["node", "libnode", "libv8"];
 
 /// Where CPython keeps the parts of its library that are compiled.
@@ -133,7 +134,7 @@ pub fn runs_programs(module: &str) -> bool {
     is_a_machine(module) || INTERPRETERS.iter().any(|name| file.starts_with(name))
 }
 
-/// Whether an interpreter's function says nothing of what it runs.
+/// Whether an interpreter's function does not show the interpreted function.
 pub fn is_a_loop(function: &str) -> bool {
     LOOPS.iter().any(|name| function.starts_with(name))
 }
@@ -164,7 +165,8 @@ fn v8s_file(frame: &Frame) -> Option<&str> {
     is_one.then_some(frame.module.as_str())
 }
 
-/// A function of Python's own library, written in Python; packages that were installed lie in folders below its own.
+/// Whether the function belongs to Python's standard library and is written in Python. Installed packages are
+/// in subfolders of the library's folder.
 fn is_pythons(frame: &Frame) -> bool {
     const INSTALLED: [&str; 2] = ["/site-packages/", "/dist-packages/"];
     let file = frame.file.as_str();

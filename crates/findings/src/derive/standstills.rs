@@ -1,5 +1,5 @@
-//! Pools all of whose workers wait, in the middle of a task, for the result of another, until a clock ends that, while nobody
-//! of the program does anything: whoever was to do those tasks would be one of them.
+//! Starved thread pools: each worker waits inside a task for another task's result, until a timeout ends the
+//! wait. No thread of the program works during that time, because no worker is left to run the awaited tasks.
 
 use std::collections::BTreeMap;
 
@@ -40,8 +40,8 @@ pub fn derive(trace: &Trace, roles: &Roles) -> Vec<Standstill> {
     pools.filter_map(stands).filter(|one| !one.spans.is_empty()).collect()
 }
 
-/// Threads that a runtime's rule says to be workers without a task now and then, by process and name; the runtime does not
-/// look after itself with them.
+/// Pool workers by process and name: threads that a runtime's rule identifies as workers which are idle at
+/// times. Threads for the runtime's own maintenance are excluded.
 fn pools(trace: &Trace, roles: &Roles) -> Vec<Vec<ThreadId>> {
     let mut pools: BTreeMap<(ProcessId, &str), Vec<ThreadId>> = BTreeMap::new();
     let is_pools =
@@ -71,8 +71,9 @@ pub fn timed_out(trace: &Trace, roles: &Roles, slice: &Slice) -> bool {
         && trace.ended_by(slice).is_some_and(|wakeup| wakeup.context == WakeContext::Timer)
 }
 
-/// When a thread of the program ran or wanted to, or one of the pool's process was in the middle of something that others may wait for:
-/// who waits for whatever comes from outside may have all their answers.
+/// Times in which the program was busy. Either a thread of the program was running or runnable, or a thread
+/// of the pool's process waited for an outside event. Other threads may depend on such a wait. A thread that
+/// waits for any outside event may hold the awaited results.
 fn busy(trace: &Trace, roles: &Roles, process: ProcessId) -> Cover {
     use WaitReason::{Device, Multiplex, Signal};
     let is_slow = |slice: &Slice| {

@@ -1,6 +1,6 @@
-//! A walk through time over all threads at once: who did what between any two changes.
+//! A sweep through time over all threads: their activities between any two changes.
 //!
-//! Time is cut into windows that are walked side by side; each window sorts only its own changes.
+//! Time is cut into windows that are processed in parallel. Each window sorts only its own changes.
 
 use holdup_events::tables::{Slice, ThreadState};
 use holdup_events::{CpuId, ThreadId, Timestamp, Trace};
@@ -11,7 +11,7 @@ use super::parallel;
 use super::roles::Roles;
 use super::timelines::{Timeline, Timelines};
 
-/// What a thread does, as far as others are concerned.
+/// Activity of a thread, as far as it affects others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Doing {
     /// Not alive, or a foreign thread that takes no usable CPU.
@@ -42,11 +42,11 @@ pub enum Doing {
 pub struct Change {
     /// When.
     pub at: Timestamp,
-    /// Who.
+    /// The thread.
     pub thread: ThreadId,
-    /// What it did.
+    /// Activity before the change.
     pub from: Doing,
-    /// What it does.
+    /// Activity after the change.
     pub to: Doing,
 }
 
@@ -78,7 +78,7 @@ impl<A: Visitor, B: Visitor> Visitor for (A, B) {
     }
 }
 
-/// What the walk needs to know besides the trace.
+/// Input of the sweep besides the trace.
 pub struct Sweep<'a> {
     trace: &'a Trace,
     locks: &'a LockIndex,
@@ -97,14 +97,15 @@ pub fn cpus_seen(timelines: &Timelines) -> u32 {
     timelines.iter().count() as u32
 }
 
-/// How many CPUs the program may use; 1 at the least.
+/// Number of CPUs that the program may use, at least 1.
 pub fn usable_cpus(trace: &Trace, timelines: &Timelines) -> u32 {
     let host = &trace.manifest.host;
     let counts = [host.cpus_allowed, host.cpus, cpus_seen(timelines), 1];
     counts.into_iter().find(|count| *count > 0).unwrap_or(1)
 }
 
-/// Which CPUs the program may use: known by number only if it may use all; else those count that it ran on.
+/// CPUs that the program may use. If it may not use all CPUs, only the number is known, so the CPUs that it
+/// ran on are returned.
 pub fn which_usable(trace: &Trace, timelines: &Timelines) -> Vec<CpuId> {
     let all = usable_cpus(trace, timelines) >= cpus_seen(timelines).max(trace.manifest.host.cpus);
     let own = |timeline: &Timeline| timeline.stretches().iter().any(|stretch| stretch.own());
@@ -121,7 +122,7 @@ impl<'a> Sweep<'a> {
         Sweep { trace, locks, roles, usable, cpus: usable_cpus(trace, timelines) }
     }
 
-    /// Walks through the recording; one visitor a window, in time order.
+    /// Walks through the recording with one visitor per window, in time order.
     pub fn walk<V: Visitor>(&self, visitor: impl Fn(Timestamp) -> V + Sync) -> Vec<V> {
         let (start, end) = (self.trace.start(), self.trace.end());
         let wall = end.since(start).0;
@@ -157,7 +158,7 @@ impl<'a> Sweep<'a> {
         visitor.finish(to);
     }
 
-    /// The changes of one thread in `from..to`; what it did before comes as a change at `from`.
+    /// Changes of one thread in `from..to`. Its activity before `from` is a change at `from`.
     fn add_changes(&self, id: ThreadId, from: Timestamp, to: Timestamp, changes: &mut Vec<Change>) {
         let Some(thread) = self.trace.threads.get(id.index()) else { return };
         if thread.end <= from || thread.start >= to {

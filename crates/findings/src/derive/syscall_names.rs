@@ -1,7 +1,7 @@
 //! Names of the x86-64 syscalls by number, from the kernel's stable ABI, and which of them are of a kind.
 
-/// The name of syscall `number`; `"exception"` for -1 (page fault, interrupt), `"?"` if there is none. Of an operation of io_uring
-/// ([`RING_OPERATIONS`]) its own.
+/// Name of syscall `number`. `"exception"` for -1 (page fault, interrupt), `"?"` if there is none. An
+/// io_uring operation ([`RING_OPERATIONS`]) has its own name.
 pub fn syscall_name(number: i32) -> &'static str {
     if number == -1 {
         return "exception";
@@ -17,18 +17,20 @@ pub fn syscall_name(number: i32) -> &'static str {
     low.copied().filter(|name| !name.is_empty()).unwrap_or("?")
 }
 
-/// It waits until data is on the disk: `msync`, `fsync`, `fdatasync`, `sync`, `sync_file_range`, `syncfs`.
+/// Whether the call waits until data is on the disk: `msync`, `fsync`, `fdatasync`, `sync`,
+/// `sync_file_range`, `syncfs`.
 pub fn is_sync_call(number: i32) -> bool {
     matches!(number, 26 | 74 | 75 | 162 | 277 | 306)
 }
 
-/// Its result is a number of bytes that went to or came from a descriptor: `read`, `write`, `pread64`, `pwrite64`, `readv`,
-/// `writev`, `sendto`, `recvfrom`, `sendmsg`, `recvmsg`, `preadv`, `pwritev`.
+/// Whether the result is a number of bytes read from or written to a descriptor. True for `read`, `write`,
+/// `pread64`, `pwrite64`, `readv`, `writev`, `sendto`, `recvfrom`, `sendmsg`, `recvmsg`, `preadv`, `pwritev`.
 pub fn moves_bytes(number: i32) -> bool {
     matches!(number, 0 | 1 | 17..=20 | 44..=47 | 295 | 296 | 327 | 328)
 }
 
-/// Of those that move bytes: to the descriptor. `write`, `pwrite64`, `writev`, `sendto`, `sendmsg`, `pwritev`, `pwritev2`.
+/// Whether the call writes bytes to a descriptor: `write`, `pwrite64`, `writev`, `sendto`, `sendmsg`,
+/// `pwritev`, `pwritev2`.
 pub fn sends(number: i32) -> bool {
     matches!(number, 1 | 18 | 20 | 44 | 46 | 296 | 328)
 }

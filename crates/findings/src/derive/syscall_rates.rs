@@ -1,9 +1,12 @@
-//! Calls a second, by syscall: counted exactly in short windows, extrapolated beyond them.
+//! Call rates by syscall: counted exactly in short windows, and extrapolated to the whole recording.
 //!
-//! Calls in all windows over the windows' length, and half a 95 % interval from the scatter between windows (Cochran,
-//! Sampling Techniques, §6.4: a ratio), as wide as few windows make it (Student's t). Counting makes each call slower by what the recorder found; a program that
-//! is busy thereby makes fewer calls in a window than elsewhere. So counts are scaled up by the share of its
-//! running time in the window that counting took, and a part of this correction is added to the error.
+//! The rate is the calls in all windows divided by the length of the windows. The error is half a 95 %
+//! confidence interval from the variation between windows (Cochran, Sampling Techniques, §6.4: a ratio), with
+//! Student's t for few windows.
+//!
+//! Counting slows each call down by the time that the recorder measured. A busy program therefore makes fewer
+//! calls in a window. Counts are scaled up by the share of the running time that counting took in the window.
+//! Part of this correction is added to the error.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +18,7 @@ use super::split::ERRORS_95;
 use super::syscall_names::is_ring_operation;
 use crate::experiment::distributions::student_quantile;
 
-/// What counting costs is known to about this share: caches, and programs that wait for others, differ.
+/// Relative error of the counting cost: caches differ, and some programs wait for others.
 const COST_ERROR: f64 = 0.3;
 
 /// No window is believed to have lost more of its running time than this to counting.
@@ -26,7 +29,7 @@ const COST_SHARE_MAX: f64 = 0.75;
 pub struct SyscallRates {
     /// How many windows.
     pub windows: u64,
-    /// Their length together (ns).
+    /// Total length of the windows (ns).
     pub windows_ns: u64,
     /// By syscall number.
     pub by_number: BTreeMap<i32, CallRate>,
@@ -39,7 +42,7 @@ pub struct CallRate {
     pub counted: u64,
     /// Estimated calls a second, of the whole recording.
     pub per_second: f64,
-    /// Half the width of the 95 % interval of `per_second`; `None` of a single window.
+    /// Half the width of the 95 % confidence interval of `per_second`. `None` for a single window.
     pub error_per_second: Option<f64>,
 }
 
@@ -71,7 +74,7 @@ impl Window<'_> {
     }
 }
 
-/// Derives them; empty if nothing was counted.
+/// Derives the rates. Empty if no calls were counted.
 pub fn derive(trace: &Trace) -> SyscallRates {
     if trace.syscalls.is_empty() {
         return exact(trace);
@@ -195,7 +198,7 @@ mod tests {
 
     #[test]
     fn windows_without_calls_count_and_one_window_has_no_error() {
-        // Called in one window of two; the other is known by a row that says that nothing was called.
+        // Called in one of two windows. The other window has a row without calls.
         let rates = derived(vec![row(0, 1, 1000), row(1, -1, 0)]);
         assert_eq!(rates.by_number.keys().copied().collect::<Vec<_>>(), [1]);
         assert!((rates.by_number[&1].per_second - 50_000.0).abs() < 1e-6);

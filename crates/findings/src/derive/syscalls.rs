@@ -15,9 +15,9 @@ use super::syscall_rates::{self, CallRate, SyscallRates};
 /// One syscall number.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SyscallUse {
-    /// Its number; -1 for page faults and other exceptions.
+    /// Number of the syscall. -1 for page faults and other exceptions.
     pub number: i32,
-    /// Its name.
+    /// Name of the syscall.
     pub name: &'static str,
     /// On-CPU samples inside it.
     pub samples: u64,
@@ -29,9 +29,9 @@ pub struct SyscallUse {
     pub blocked: u64,
     /// How long (ns, exact).
     pub blocked_ns: u64,
-    /// How often it was called; `None` if it was not seen in a window.
+    /// Call rate. `None` if no window has a call.
     pub rate: Option<CallRate>,
-    /// Estimated CPU time of a call; `None` if either is not known.
+    /// Estimated CPU time per call. `None` if the time or the rate is unknown.
     pub call: Option<CallTime>,
 }
 
@@ -40,7 +40,7 @@ pub struct SyscallUse {
 pub struct CallTime {
     /// Estimate (ns).
     pub cpu_ns: u64,
-    /// Half the width of its 95 % interval; `None` if that of the calls is not known.
+    /// Half the width of its 95 % confidence interval. `None` if the error of the rate is unknown.
     pub error_ns: Option<u64>,
 }
 

@@ -1,5 +1,6 @@
-//! Whose right to run tasks a runtime's own thread hands to another, while who had it is in a call: the runtime looks after
-//! that by a clock, and what the other could do since then it could because of who is in the call, not because of the clock.
+//! Handover of the right to run tasks by a runtime's ticker thread. If a thread stays in a call, the ticker
+//! gives its right to another thread. That thread's later work depends on the thread in the call, not on the
+//! ticker.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +9,7 @@ use holdup_events::{ProcessId, ThreadId, Timestamp, Trace};
 
 use super::roles::{Basis, Roles};
 
-/// So many waits are looked back through: who is in a longer call has lost its right long ago.
+/// Maximum number of calls to search backwards. A thread in a longer call lost its right long ago.
 const LOOK_BACK: usize = 64;
 
 /// A wait in the kernel, outside of the runtime's own code.
@@ -42,7 +43,8 @@ impl Takeovers {
         Takeovers(all)
     }
 
-    /// Who was in a call at this moment, last of all, if `by` hands over what such threads have.
+    /// Thread that was in a call at this moment, the last one to enter, if `by` is a ticker that hands rights
+    /// over.
     pub(super) fn had_by(&self, trace: &Trace, by: ThreadId, at: Timestamp) -> Option<ThreadId> {
         let (threads, calls) = self.0.get(&trace.threads.get(by.index())?.process)?;
         threads.binary_search(&by).ok()?;
@@ -52,7 +54,8 @@ impl Takeovers {
     }
 }
 
-/// Whether a thread is a runtime's own that hands to others what threads in a call have: one of its stacks says so.
+/// Whether a thread is a runtime's ticker that takes rights from threads in calls. One of its stacks shows
+/// it.
 pub fn hands_over(trace: &Trace, roles: &Roles, thread: ThreadId) -> bool {
     let runtimes = roles.runtimes_in(trace.threads[thread.index()].process);
     if !runtimes.flat_map(|runtime| &runtime.rules).any(|rule| rule.hands_over) {

@@ -1,9 +1,10 @@
-//! Locks that tasks of a runtime wait for: which, where, for how long, and what who held them did meanwhile. And which threads idled
-//! that could have run a waiting task.
+//! Locks that a runtime's tasks wait for: kind, place, wait time, and the holders' activity. Also the idle
+//! threads that could have run a waiting task.
 //!
-//! A lock is known by its address; locks that are taken at one place of the program are one kind (those of the parts of a map,
-//! say). Who held it is who let it go to the next waiter, from when it was let go before: a runtime's lock that others take in
-//! between, without having waited, is told with that.
+//! A lock is identified by its address. Locks that are acquired at one place of the program are one kind
+//! (such as the shards of a map). The holder is the thread that releases the lock to the next waiter, since
+//! the previous release. Other threads may acquire a runtime's lock in between without having waited. Their
+//! time is included.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
@@ -19,7 +20,7 @@ use super::roles::Roles;
 /// Locks that tasks take at one place of the program.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TaskLock {
-    /// Whose.
+    /// Process of the lock.
     pub process: ProcessId,
     /// Where most of the waiting for it began.
     pub place: String,
@@ -35,20 +36,20 @@ pub struct TaskLock {
     pub longest_ns: u64,
     /// Other places where it is waited for, by the waiting (ns), the most first.
     pub elsewhere: Vec<(String, u64)>,
-    /// Where it is let go, by the waiting that this ended (ns), the most first.
+    /// Places of the releases, by the wait time that they ended (ns), largest first.
     pub let_go: Vec<(String, u64)>,
-    /// What the threads did that let it go, while somebody waited (ns), the most first.
+    /// Activity of the releasing threads while tasks waited (ns), largest first.
     pub meanwhile: Vec<(Held, u64)>,
-    /// Waits of theirs that lie beside others' waiting for the most part: who, since when.
+    /// Waits of the releasing threads that mostly overlap with other waits for the lock: thread and start.
     pub held: Vec<(ThreadId, Timestamp)>,
 }
 
-/// What a thread did meanwhile that let a lock go.
+/// Activity of a lock's holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Held {
-    /// It ran.
+    /// Running.
     Ran,
-    /// It waited for a CPU, or for something else.
+    /// Waiting for a CPU, or blocked.
     Waited(Class),
 }
 
@@ -57,9 +58,9 @@ pub enum Held {
 pub struct TaskLocks {
     /// By the waiting, the most first.
     pub locks: Vec<TaskLock>,
-    /// When all waits of a process were told, in the order of time.
+    /// Windows in which all waits of a process were recorded, in time order.
     windows: BTreeMap<ProcessId, Vec<(Timestamp, Timestamp)>>,
-    /// When at least so many tasks of a process waited: one, two, and so on.
+    /// Times in which at least one, two, … tasks of a process waited.
     levels: BTreeMap<ProcessId, Vec<Stretches>>,
 }
 
@@ -100,19 +101,20 @@ impl Stretches {
 }
 
 impl TaskLocks {
-    /// Which part of the time that a process lived its tasks' waits were told in (0 to 1).
+    /// Share of a process's life in which its tasks' waits were recorded (0 to 1).
     pub fn told_part(&self, trace: &Trace, process: ProcessId) -> f64 {
         let (told_ns, life_ns) = self.told_ns(trace, process);
         (told_ns as f64 / life_ns.max(1) as f64).min(1.0)
     }
 
-    /// How many tasks waited for a lock on average, when that was told. Who waited throughout a window is not among them.
+    /// Mean number of tasks that waited for a lock while waits were recorded. Tasks that waited throughout a
+    /// window are not included.
     pub fn waiting(&self, trace: &Trace, lock: &TaskLock) -> f64 {
         let (told_ns, _) = self.told_ns(trace, lock.process);
         lock.wait_ns as f64 / told_ns.max(1) as f64
     }
 
-    /// For how long waits of a process' tasks were told, and how long it lived (ns).
+    /// Time in which waits of a process's tasks were recorded, and the length of its life (ns).
     fn told_ns(&self, trace: &Trace, process: ProcessId) -> (u64, u64) {
         let threads = || trace.threads.iter().filter(|thread| thread.process == process);
         let (Some(from), Some(to)) =
@@ -125,16 +127,16 @@ impl TaskLocks {
         (windows.map(inside).sum(), to.since(from).0)
     }
 
-    /// Whether all waits of a process' tasks were told throughout a slice.
+    /// Whether all waits of a process's tasks were recorded throughout a slice.
     pub fn tells(&self, process: ProcessId, slice: &Slice) -> bool {
         let Some(windows) = self.windows.get(&process) else { return false };
         let behind = windows.partition_point(|(start, _)| *start <= slice.start);
         behind.checked_sub(1).is_some_and(|last| windows[last].1 >= slice.end)
     }
 
-    /// Of waits for something to do those beside which a task waited for a lock, for most of their length: not more at once than
-    /// tasks that waited. Where waits were not told, as many waited as in the windows before and behind, of which the one counts in
-    /// which fewer did.
+    /// Idle waits during most of which a task waited for a lock. At each time their number is at most that of
+    /// the waiting tasks. Outside the windows, the number of waiting tasks is the smaller one of the windows
+    /// before and after.
     pub fn could_have_run(&self, process: ProcessId, idle: &[Slice]) -> BTreeSet<(ThreadId, Timestamp)> {
         let none = Vec::new();
         let levels = self.levels.get(&process).unwrap_or(&none);
@@ -214,7 +216,7 @@ pub fn derive(trace: &Trace, roles: &Roles, cpus: u32) -> TaskLocks {
 struct LocksOf {
     /// Whether a stack is one with which tasks begin to wait for locks.
     stacks: Vec<bool>,
-    /// By the stack with which it was let go: of whom it is not known what they waited for.
+    /// By stack of the release: the lock, for waits on an unknown object.
     let_go: HashMap<(ProcessId, StackId), u64>,
 }
 
@@ -227,7 +229,7 @@ impl LocksOf {
     }
 }
 
-/// Who lets a lock go mostly does so for the same one.
+/// Assigns releasing stacks to locks. A stack mostly releases the same lock.
 fn locks_of_wakers(trace: &Trace, roles: &Roles) -> LocksOf {
     let code = roles.task_lock_code(trace);
     let is_code = |frame: FrameId| code.get(frame.index()).copied().unwrap_or(false);
@@ -238,7 +240,7 @@ fn locks_of_wakers(trace: &Trace, roles: &Roles) -> LocksOf {
     for row in trace.task_waits.rows.iter().filter(|row| row.object != 0 && row.waker_stack != StackId::NONE)
     {
         let process = trace.threads[row.thread.index()].process;
-        // What is no lock votes as well.
+        // Waits that are not for a lock vote too.
         let lock = found.lock(process, row).unwrap_or(0);
         *votes.entry((process, row.waker_stack)).or_default().entry(lock).or_default() += 1;
     }
@@ -338,7 +340,7 @@ struct Sums {
     through: BTreeMap<String, u64>,
     let_go: BTreeMap<String, u64>,
     meanwhile: BTreeMap<Held, u64>,
-    /// Of each wait of a holder, how much was beside another's waiting, and its length (ns).
+    /// For each wait of a holder: the part that overlaps with other waits for the lock, and its length (ns).
     held: BTreeMap<(ThreadId, Timestamp), (u64, u64)>,
 }
 
@@ -358,8 +360,9 @@ impl Sums {
         self.hold(facts, rows);
     }
 
-    /// What who let it go did before: since somebody waited, and since it was let go before. Who lets several go on at once, as a writer
-    /// does with readers, does so while it runs once.
+    /// Adds the activity of the releasing thread since the first waiter arrived and since the previous
+    /// release. A thread that releases several waiters at once, like a writer that releases readers, counts
+    /// once.
     fn hold(&mut self, (trace, roles): (&Trace, &Roles), rows: &[&TaskWaitRow]) {
         let woken = rows.iter().filter_map(|row| Some((row.waker?, *row)));
         let runs = woken.map(|(waker, row)| ((waker, trace.slices.covering(waker, row.end)), row));
@@ -373,7 +376,7 @@ impl Sums {
         }
     }
 
-    /// What a thread did in a stretch in which it held the lock.
+    /// Adds a thread's activity in a time range in which it held the lock.
     fn did(
         &mut self,
         (trace, roles): (&Trace, &Roles),

@@ -1,6 +1,6 @@
-//! Where tasks sleep that a runtime carries on its threads (`[sleep]` of descriptors). A thread that waits until the first of them goes
-//! on shows none; but to set the clock, and to look whether it has run down, takes time, perhaps a lock, perhaps a wakeup, and the
-//! stacks that were taken then are the tasks'. It judges nothing.
+//! Places in which tasks sleep on a runtime's threads (`[sleep]` of descriptors). A thread that waits for its
+//! next task does not show them. Setting and checking a timer takes time, and may take a lock or a wakeup.
+//! The stacks recorded then are those of the tasks.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,15 +14,15 @@ use crate::descriptors::plain_name;
 /// Where tasks sleep.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskSleeps {
-    /// The program's own functions that do, with how many stacks each had; most first.
+    /// The program's own functions with sleeping tasks, with their number of stacks, most stacks first.
     pub places: Vec<(String, u64)>,
     /// All stacks on which a task began or ended a sleep.
     pub stacks: u64,
-    /// How finely the runtime's clock ticks (ns); 0: as the kernel's.
+    /// Resolution of the runtime's timer (ns). 0: that of the kernel.
     pub tick_ns: u64,
 }
 
-/// Of the threads that `counts` names; none where no such stack was taken.
+/// Considers the threads that `counts` accepts. `None` if no such stack was recorded.
 pub fn derive(trace: &Trace, roles: &Roles, counts: impl Fn(ThreadId) -> bool) -> Option<TaskSleeps> {
     let mut sleeping = Sleeping::new(trace, roles);
     if sleeping.parts.is_empty() {
@@ -47,12 +47,12 @@ pub fn derive(trace: &Trace, roles: &Roles, counts: impl Fn(ThreadId) -> bool) -
     (all > 0).then_some(TaskSleeps { places, stacks: all, tick_ns })
 }
 
-/// What a frame says.
+/// Meaning of a frame.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     /// A task sleeps, by a clock that ticks so (ns).
     Sleeps(u64),
-    /// It waits for something else, and sets a clock beside.
+    /// The task waits for an event with a timeout.
     Beside,
 }
 

@@ -1,9 +1,12 @@
-//! Pools of threads that hand tasks to each other: how long the handing out takes, beside the tasks.
+//! Thread pools: CPU time to distribute tasks, compared with the tasks themselves.
 //!
-//! A pool is known by the place at which its threads wait for work. The code of that place's unit (a source file, a library, or what
-//! the names of its functions begin with) hands tasks out; code that is called by it is a task's. So a sample counts for
-//! the pool if the program's function nearest to its leaf is one of the unit, else for a task if a function of the unit
-//! called it. A library that only hands on (a channel, a lock) calls nobody: it is not a pool.
+//! A pool is identified by the place in which its threads wait for work. The code of that place's unit
+//! distributes tasks. A unit is a source file, a library, or a common prefix of function names. Code that the
+//! unit calls belongs to a task.
+//!
+//! A sample counts for the pool if the program's function nearest to the leaf belongs to the unit. It counts
+//! for a task if a function of the unit called that function. A library that only passes items on (a channel,
+//! a lock) does not call tasks and is not a pool.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -20,12 +23,12 @@ use super::split::share_error;
 use super::standard_libraries::runs_programs;
 use super::timelines::Timelines;
 
-/// What one pool did beside its tasks.
+/// Overhead of one pool.
 #[derive(Clone, Debug, Default)]
 pub struct Handing {
-    /// Whose.
+    /// Process of the pool.
     pub process: ProcessId,
-    /// The file, library or name in which its functions are.
+    /// Unit of its functions: a file, a library or a name prefix.
     pub unit: String,
     /// Samples in these functions.
     pub samples: u64,
@@ -33,7 +36,7 @@ pub struct Handing {
     pub ns: u64,
     /// Half the width of its 95 % interval (ns).
     pub error_ns: u64,
-    /// The part of `ns` for calls of the pool in which nobody ever waits for work: those of who has a task to give (ns).
+    /// Part of `ns` in functions of the pool that never wait for work: threads that submit a task (ns).
     pub giving_ns: u64,
     /// Running time in the tasks themselves (ns, sampled).
     pub task_ns: u64,
@@ -43,14 +46,14 @@ pub struct Handing {
     pub functions: Vec<(String, u64)>,
     /// The functions of tasks that call the pool or are called by it, by samples, the most first, as many.
     pub tasks: Vec<(String, u64)>,
-    /// What the handing out costs the run.
+    /// Cost of the distribution for the run.
     pub stall: Stall,
     /// Stacks whose samples count for it.
     pub stacks: BTreeSet<StackId>,
-    /// Stacks that may count for it, too: of functions which the pool calls and which never call it, where tasks do; and of
-    /// libraries that tasks call which hand out others.
+    /// Stacks that may also count for the pool. They are in functions that the pool calls and that never call
+    /// it, but that tasks call. They may also be in libraries that distribute tasks and that tasks call.
     pub helping: BTreeSet<StackId>,
-    /// Some of the samples: who, when.
+    /// Some of the samples: thread and time.
     pub seen: Vec<(ThreadId, Timestamp)>,
 }
 
@@ -74,7 +77,7 @@ pub fn derive(trace: &Trace, ledger: &Ledger, (roles, timelines): (&Roles, &Time
 struct Code {
     own: OwnFrames,
     names: Vec<String>,
-    /// By frame; none of what is no place of the program.
+    /// By frame. `None` for frames that are not part of the program.
     units: Vec<Option<u32>>,
 }
 
@@ -86,7 +89,7 @@ impl Code {
         let units = trace.frames.iter().enumerate().map(|(row, frame)| {
             // All of a virtual machine is one library, and so is an interpreter: these hand out no tasks of the program's.
             own.of(FrameId(row as u32)).filter(|_| !runs_programs(&frame.module))?;
-            // What has no name is not one function.
+            // Code without a symbol is not a single function.
             let file = match frame.function.as_str() {
                 "" => frame.file.as_str(),
                 function => files.get(&(frame.module.as_str(), function)).copied().unwrap_or_default(),
@@ -108,8 +111,8 @@ impl Code {
     }
 }
 
-/// The file that most places of each function are from, by module and name: some are of code that was inlined there, which not every
-/// compiler tells.
+/// Source file of most frames of each function, by module and name. Some frames are from inlined code of
+/// other files, which not every compiler marks.
 fn files(trace: &Trace) -> HashMap<(&str, &str), &str> {
     let mut counts: BTreeMap<(&str, &str, &str), u32> = BTreeMap::new();
     for frame in trace.frames.iter().filter(|frame| !frame.file.is_empty()) {
@@ -126,7 +129,8 @@ fn files(trace: &Trace) -> HashMap<(&str, &str), &str> {
     best.into_iter().map(|(function, (file, _))| (function, file)).collect()
 }
 
-/// The crate or the source file that a function is from (of Java's methods the outermost class, as not all of them tell a file), else its library, else what stands before the last part of its name.
+/// Unit of a function. The crate or source file, or for Java methods the outermost class, because not all of
+/// them have a file. Otherwise the library. Otherwise the name without its last part.
 fn unit_of<'a>(frame: &'a Frame, file: &'a str) -> Option<&'a str> {
     const SOURCES: &str = "/src/";
     if frame.module == GENERATED_MODULE && !frame.function.contains([':', ' ']) {
@@ -175,7 +179,7 @@ fn entry(frames: &[(FrameId, u32)], unit: u32) -> Option<FrameId> {
     nearest.take_while(|(_, of)| *of == unit).last().map(|(frame, _)| *frame)
 }
 
-/// What a stack says about a pool.
+/// Parts of a stack, relative to a pool.
 #[derive(Clone, Debug, Default)]
 struct Seen {
     /// The pool's function, if the program's function nearest to the leaf is one.
@@ -186,9 +190,9 @@ struct Seen {
     in_library: bool,
     /// Functions that are not the pool's, but were called by it, leaf first.
     tasks: Vec<FrameId>,
-    /// Those before the pool's first function.
+    /// Functions before the pool's first function.
     nearest: Vec<FrameId>,
-    /// Those of them that called it, too.
+    /// Functions of `tasks` that also called the pool.
     between: Vec<FrameId>,
 }
 
@@ -217,7 +221,7 @@ fn works(roles: &Roles, sample: &SampleRow) -> bool {
     matches!(roles.class_of_sample(sample), Class::Useful | Class::Kernel)
 }
 
-/// One sample of the process, with the running time that it stands for (ns).
+/// One sample of the process, with the running time that it represents (ns).
 type Weighed<'a> = (&'a SampleRow, f64);
 
 fn samples_of_process<'a>(trace: &'a Trace, ledger: &Ledger, process: ProcessId) -> Vec<Weighed<'a>> {
@@ -274,7 +278,7 @@ fn handing(
     (found.samples > 0).then_some(found)
 }
 
-/// Running time (ns) by what it was for.
+/// Running time by purpose (ns).
 #[derive(Default)]
 struct Sums {
     running: f64,
@@ -282,7 +286,7 @@ struct Sums {
     giving: f64,
     /// By function of the pool.
     pool: BTreeMap<FrameId, f64>,
-    /// By function of a task: all of its time, with what it calls.
+    /// By function of a task: its total time, with callees.
     of_tasks: BTreeMap<FrameId, f64>,
 }
 

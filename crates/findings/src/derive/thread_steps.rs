@@ -1,4 +1,5 @@
-//! What each thread did, step by step: running, waiting for a CPU, blocked (exact); in the kernel or not (sampled).
+//! Activity of each thread by time step: running, waiting for a CPU, blocked (exact), and in the kernel or
+//! not (sampled).
 
 use holdup_events::tables::ThreadState;
 use holdup_events::{Duration, ThreadId, Timestamp, Trace};
@@ -12,7 +13,7 @@ pub struct ThreadSteps {
     pub start: Timestamp,
     /// How long each is.
     pub step: Duration,
-    /// The program's threads, in the order of their numbers; each with all steps.
+    /// The program's threads in the order of their ids, each with all steps.
     pub threads: Vec<(ThreadId, Vec<ThreadStep>)>,
 }
 
@@ -29,7 +30,7 @@ pub struct ThreadStep {
     pub unknown_ns: u64,
     /// Samples of it.
     pub samples: u64,
-    /// Those of them in the kernel.
+    /// Samples in the kernel.
     pub in_kernel: u64,
 }
 
@@ -40,7 +41,7 @@ impl ThreadStep {
     }
 }
 
-/// The course of every thread of the program, in so many steps.
+/// Activity of every thread of the program in `steps` steps.
 pub fn derive(trace: &Trace, steps: usize) -> ThreadSteps {
     let count = steps.max(1);
     let step = Duration(trace.wall().0.div_ceil(count as u64).max(1));

@@ -36,19 +36,19 @@ impl Stretch {
         self.start
     }
 
-    /// To when; never behind the next one's start.
+    /// End of the stretch. At most the start of the next one.
     #[inline]
     pub fn end(&self) -> Timestamp {
         self.start + Duration(u64::from(self.length_ns))
     }
 
-    /// Who ran.
+    /// Thread that ran.
     #[inline]
     pub fn thread(&self) -> ThreadId {
         ThreadId(self.who & !OWN)
     }
 
-    /// It is a thread of the traced program.
+    /// Whether the thread belongs to the traced program.
     #[inline]
     pub fn own(&self) -> bool {
         self.who & OWN != 0
@@ -61,8 +61,8 @@ impl Stretch {
     }
 }
 
-/// One CPU's stretches in time order, not overlapping, with sums that answer "who ran between
-/// two moments" without a walk over them.
+/// One CPU's stretches in time order, without overlaps. Prefix sums answer "how long did each side run
+/// between two moments" without a walk.
 #[derive(Clone, Debug, Default)]
 pub struct Timeline {
     stretches: Vec<Stretch>,
@@ -97,7 +97,7 @@ impl Timeline {
         &self.stretches
     }
 
-    /// How many times somebody began to run: a long run that is several stretches counts once.
+    /// Number of runs. A long run that is stored as several stretches counts once.
     pub fn runs(&self) -> u64 {
         let goes_on = |pair: &[Stretch]| pair[0].length_ns == u32::MAX && pair[0].end() == pair[1].start;
         let pieces = self.stretches.windows(2).filter(|pair| goes_on(pair) && pair[0].who == pair[1].who);
@@ -123,14 +123,14 @@ impl Timeline {
         self.stretches.get(first).filter(|stretch| stretch.start < to)
     }
 
-    /// Who ran at a moment.
+    /// Stretch at a moment.
     pub fn at(&self, at: Timestamp) -> Option<&Stretch> {
         let behind = self.stretches.partition_point(|stretch| stretch.start <= at);
         self.stretches.get(behind.checked_sub(1)?).filter(|stretch| at < stretch.end())
     }
 
-    /// How long own and other threads ran before `at` (ns). `cursor` is the answer's place; a
-    /// caller that asks for ever later moments hands the same cursor on and pays for the distance only.
+    /// Running time of own and other threads before `at` (ns). `cursor` is the position of the answer. If a
+    /// caller passes the same cursor for ascending times, a query only costs the distance.
     fn ran_before(&self, at: Timestamp, cursor: &mut usize) -> (u64, u64) {
         *cursor = self.place(at, *cursor);
         let block = cursor.saturating_sub(1) / STRIDE;
@@ -221,7 +221,7 @@ impl Timelines {
         Timelines { cpus: parallel::map(cpus, |cpu| Timeline::new(take(cpu))) }
     }
 
-    /// One CPU's; `None` if it ran nothing, or if `cpu` is not known.
+    /// Timeline of one CPU. `None` if it ran nothing, or if `cpu` is unknown.
     pub fn of(&self, cpu: CpuId) -> Option<&Timeline> {
         self.cpus.get(usize::from(cpu.0)).filter(|timeline| !timeline.stretches.is_empty())
     }
