@@ -1,10 +1,11 @@
-//! Which build this is: recordings say it, so that one can be matched to the binary that made it.
+//! Version and build id of this holdup binary. Recordings contain them, so that a recording can be matched to
+//! the binary that made it.
 
 use std::sync::LazyLock;
 
 use holdup_decode::unwind::build_id;
 
-/// Version and build id: `0.1.0+6c4d605d...`, as SemVer has a build's name. Of a binary without an id the version alone.
+/// Version and build id in SemVer form: `0.1.0+6c4d605d...`. Without a build id, only the version.
 pub fn name() -> &'static str {
     static NAME: LazyLock<String> = LazyLock::new(|| named(&own_build_id()));
     &NAME
@@ -12,7 +13,7 @@ pub fn name() -> &'static str {
 
 fn own_build_id() -> Vec<u8> {
     let Ok(file) = std::fs::File::open("/proc/self/exe") else { return Vec::new() };
-    // SAFETY: nobody writes to a file that is being executed (ETXTBSY).
+    // SAFETY: the file is being executed, so the kernel refuses writes to it (ETXTBSY).
     let Ok(bytes) = (unsafe { memmap2::Mmap::map(&file) }) else { return Vec::new() };
     build_id(&*bytes)
 }

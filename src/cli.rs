@@ -20,18 +20,18 @@ pub use parse::parse;
 pub use top::TopArgs;
 pub use watch::WatchArgs;
 
-/// Says why a program with many threads is slow or does not scale.
+/// Reports why a program with many threads is slow or does not scale.
 #[derive(Debug, Parser)]
 #[command(name = "holdup", version, about, long_about = None, after_help = after_help())]
 #[command(override_usage = "holdup [OPTIONS] -- CMD ARGS...\n       holdup <COMMAND>")]
 #[command(disable_help_subcommand = true, max_term_width = 100)]
 pub struct Cli {
-    /// What to do; `run` if the command line is `holdup [OPTIONS] -- CMD`.
+    /// The subcommand. `run` if the command line is `holdup [OPTIONS] -- CMD`.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What `holdup` alone prints, and every help ends with.
+/// Printed by `holdup` without arguments, and at the end of every help text.
 pub const EXAMPLES: &str = "Examples:
   holdup -- ./server --threads 8       run a program, record it, print what holds it up
   holdup attach 4711 --for 10s         the same for a running process, for ten seconds
@@ -65,7 +65,7 @@ pub enum Command {
     Top(TopArgs),
     /// Print the verdict of a recording, or chosen tables of it
     Report(ReportArgs),
-    /// Look at a recording in the browser, or write it as one page
+    /// View a recording in the browser, or write it as one page
     View(ViewArgs),
     /// Write a recording in another tool's format
     Export(ExportArgs),
@@ -76,11 +76,11 @@ pub enum Command {
     /// Make one file of a recording, to send or to keep
     #[cfg_attr(feature = "sql", command(about = PACK_ABOUT))]
     Pack(PackArgs),
-    /// Ask a recording in SQL: what threads did, who waited for whom, what was found
-    // A build without SQL reads it to say so, and lists it nowhere.
+    /// Query a recording with SQL: threads, waits, wakers, findings
+    // A build without SQL parses the command to print an error, and does not list it.
     #[cfg_attr(not(feature = "sql"), command(hide = true))]
     Query(query::QueryArgs),
-    /// Say how long a recorded run would take with something changed
+    /// Predict how long a recorded run would take after a change
     Whatif(WhatifArgs),
     /// Compare two commands, run in turn, or two recordings: what changed, and whether it is real
     Diff(DiffArgs),
@@ -90,9 +90,9 @@ pub enum Command {
     Sweep(SweepArgs),
     /// Try what a recording's findings advise, as far as that needs no change of code
     Try(TryArgs),
-    /// Say what a finding means, how it decides, and what it cannot see
+    /// Explain a finding: its meaning, its criteria and its limits
     Explain(ExplainArgs),
-    /// Say what works on this machine, what does not, why, and what mends it
+    /// Check which features work on this machine, and how to enable the others
     Doctor(DoctorArgs),
     /// Print the completions of a shell
     Completions(CompletionsArgs),
@@ -100,37 +100,38 @@ pub enum Command {
     Man,
 }
 
-/// What is recorded and how; the same for `run` and `attach`.
+/// Recording options of `run` and `attach`.
 #[derive(Clone, Debug, Args)]
 pub struct RecordArgs {
-    /// Where the recording goes; one that is there is replaced [default: a new one in $XDG_STATE_HOME/holdup]
+    /// Path of the recording, replaced if it exists [default: a new one in $XDG_STATE_HOME/holdup]
     #[arg(short, long, value_name = "NAME.holdup")]
     pub output: Option<PathBuf>,
     /// Write the report to a file instead of standard error
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
-    /// Of the file of --report
+    /// Whether the file of --report may be replaced
     #[command(flatten)]
     pub force: ForceArgs,
     /// The report as JSON (docs/json.md): on standard error, or in the file of --report
     #[arg(long)]
     pub json: bool,
-    /// Record only, print no report; one that --report asks for is written
+    /// Record only, print no report. A report file given with --report is still written
     #[arg(short, long)]
     pub quiet: bool,
-    /// On-CPU samples per second and CPU; 0 takes none
-    // Programs are switched on the kernel's ticks (100, 250, 300 or 1000 a second). A rate near a half, a whole or twice of
-    // these meets the same moments between two ticks for seconds; 223 meets all of them evenly within a quarter of one: no part
-    // of a tick longer than 3 % is passed over. Twice as many told no more of the line-up, and cost a program whose threads
-    // wait for each other 1 % of its time on a virtual machine, whose interruptions are dear.
+    /// On-CPU samples per second and CPU (0: none)
+    // The scheduler switches threads at kernel ticks (100, 250, 300 or 1000 per second). A sampling rate near
+    // half, once or twice the tick rate aliases: for seconds, samples fall on the same points between two
+    // ticks. 223 Hz covers a tick evenly within a quarter of a second, with no gap longer than 3 % of a tick.
+    // Twice the rate did not improve the on-CPU profile. On a virtual machine, where interrupts are
+    // expensive, it cost a program with dependent threads 1 % of its time.
     #[arg(long, value_name = "HZ", default_value_t = 223, value_parser = clap::value_parser!(u32).range(0..=10_000))]
     pub freq: u32,
-    /// Hardware counters beside samples, by perf's names, up to four with commas between; `auto`: cycles and instructions where
-    /// the machine has them; `none`
+    /// Hardware counters recorded with samples: up to four perf event names, separated by commas. `auto` is
+    /// cycles and instructions if the machine has them, `none` records none
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "auto", value_parser = crate::record::hardware::parse)]
     pub counters: Vec<String>,
-    /// CPU time that recording may take, in percent of all CPUs: stacks of waits and wakers are sampled, and
-    /// syscalls counted in windows, to keep to it; 0 counts none
+    /// CPU time that recording may use, in percent of all CPUs. Stacks of waits and wakers are sampled, and
+    /// syscalls counted in windows, to stay within it (0: no syscalls)
     #[arg(long, value_name = "PERCENT", default_value = "2", value_parser = parse_percent)]
     pub budget: f64,
     /// Count every syscall, with its errors, times and sizes, by thread and file, pipe or socket: exact, and it makes
@@ -140,21 +141,22 @@ pub struct RecordArgs {
     /// Stacks of threads that block, and of those that wake them: every one, a fair sample within the budget, or none
     #[arg(long, value_enum, default_value_t = StackChoice::Sampled)]
     pub stacks: StackChoice,
-    /// The source of events; `auto` takes the best that this machine allows, and goes on with the next one if it cannot be opened
+    /// Backend that records events. `auto` uses the best one that this machine allows, and falls back to the
+    /// next one if it cannot be opened
     #[arg(long = "backend", alias = "rung", value_enum, default_value_t = RungChoice::Auto)]
     pub rung: RungChoice,
     /// Kernel buffer in MiB (a power of two)
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = parse_buffer)]
     pub buffer: u32,
-    /// What runtimes' code is for
+    /// Descriptors of runtimes
     #[command(flatten)]
     pub descriptors: DescriptorArgs,
 }
 
-/// What becomes of a file that is already there.
+/// Whether an existing file is replaced.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct ForceArgs {
-    /// Replace a file that is already there; without this option only an empty one is replaced
+    /// Replace an existing file. Without this option only an empty file is replaced
     #[arg(long)]
     pub force: bool,
 }
@@ -162,7 +164,8 @@ pub struct ForceArgs {
 /// Descriptors of the user's own.
 #[derive(Clone, Debug, Default, Args)]
 pub struct DescriptorArgs {
-    /// What the code, threads and locks of a runtime are for, in addition to those that holdup knows (docs/descriptors.md)
+    /// Describe the code, threads and locks of a runtime, in addition to the built-in descriptors
+    /// (docs/descriptors.md)
     #[arg(long, value_name = "FILE")]
     pub descriptor: Vec<PathBuf>,
 }
@@ -194,15 +197,15 @@ pub enum RungChoice {
 /// `holdup run`
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// What is recorded and how
+    /// Recording options
     #[command(flatten)]
     pub record: RecordArgs,
-    /// Have OCaml 5 programs tell what their garbage collector does, by their environment; `auto` does if the command
-    /// names such a program
+    /// Enable the garbage collector's events of OCaml 5 programs, through their environment. `auto` enables
+    /// them if the command names an OCaml 5 program
     #[arg(long, value_enum, default_value_t = RuntimeEvents::Auto)]
     pub runtime_events: RuntimeEvents,
-    /// Draw a sample of the bytes that the program allocates, one in BYTES (docs/allocations.md): a library is loaded into
-    /// it, so it must be dynamically linked
+    /// Sample allocations, one sample per BYTES allocated (docs/allocations.md). holdup loads a library into
+    /// the program, which must be dynamically linked
     #[arg(long, value_name = "BYTES", num_args = 0..=1, require_equals = true, default_missing_value = "512k",
           value_parser = parse_bytes)]
     pub allocs: Option<u64>,
@@ -250,21 +253,21 @@ pub struct AttachArgs {
     /// Every process of the machine
     #[arg(long)]
     pub all: bool,
-    /// This process alone, without those that it has started and will start
+    /// Record only this process, without its existing and future children
     #[arg(long, requires = "pid", conflicts_with = "all")]
     pub only: bool,
-    /// What cannot be had of a process that runs already: said so
+    /// Not available for a running process, and rejected with the reason
     #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub allocs: Option<String>,
     /// How long (10s, 500ms, 2m) [default: until it ends, or Ctrl-C]
     #[arg(long = "for", alias = "duration", value_name = "TIME", value_parser = parse_length)]
     pub length: Option<std::time::Duration>,
-    /// What is recorded and how
+    /// Recording options
     #[command(flatten)]
     pub record: RecordArgs,
 }
 
-/// What can be asked of a report, from its registry.
+/// Lists the sections of the report, from their registry.
 fn sections_help() -> String {
     let row = |(name, summary)| format!("  {name:9} {summary}");
     let mut rows: Vec<String> = holdup_report::terminal::section_summaries().into_iter().map(row).collect();
@@ -276,19 +279,20 @@ fn sections_help() -> String {
 #[derive(Debug, Args)]
 #[command(after_help = sections_help())]
 pub struct ReportArgs {
-    /// The recording [default: the newest], then sections: see below; or `annotate FN`
+    /// The recording [default: the newest], followed by the sections to print (see below), or `annotate FN`
     #[arg(value_name = "RECORDING | SECTION")]
     pub words: Vec<OsString>,
     /// How it is shown
     #[command(flatten)]
     pub results: experiment::ResultArgs,
-    /// How many operations the program did: the section `allocs` says bytes and objects of one
+    /// Number of operations that the program did. The section `allocs` prints bytes and objects per operation
     #[arg(long, value_name = "N")]
     pub operations: Option<std::num::NonZeroU32>,
-    /// What each thread did step by step, too, in the section `threads`
+    /// Print each thread's steps over time in the section `threads`
     #[arg(long)]
     pub over_time: bool,
-    /// Which stacks, or allocations; any of these options asks for the section `stacks` unless it is for `allocs`
+    /// Selects stacks or allocations. Any of these options selects the section `stacks` unless it belongs to
+    /// `allocs`
     #[command(flatten)]
     pub stacks: StackArgs,
 }
@@ -297,7 +301,7 @@ pub struct ReportArgs {
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Stacks")]
 pub struct StackArgs {
-    /// Callers and callees of this function (`*` stands for anything)
+    /// Callers and callees of this function (`*` matches any text)
     #[arg(long, value_name = "FN")]
     pub function: Option<String>,
     /// As a tree from callers to callees
@@ -306,10 +310,10 @@ pub struct StackArgs {
     /// As a tree from callees up to their callers
     #[arg(long)]
     pub callers: bool,
-    /// Waits as a tree, each going on with who ended it and the stack with which that was done
+    /// Waits as a tree: below each wait, the waker and its stack at the wakeup
     #[arg(long, conflicts_with = "callers")]
     pub wakers: bool,
-    /// Leave out what is less than this share
+    /// Leave out entries below this share
     #[arg(long, value_name = "PERCENT", value_parser = parse_share)]
     pub min: Option<f64>,
     /// Until this second of the recording
@@ -324,10 +328,10 @@ pub struct StackArgs {
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Stacks")]
 pub struct PartArgs {
-    /// Of these threads only, by name (`*` stands for anything) or number
+    /// Only these threads, by name (`*` matches any text) or TID
     #[arg(long, value_name = "NAME|TID")]
     pub thread: Vec<String>,
-    /// Of these classes of time only: those of the ledger, on-cpu, off-cpu, all
+    /// Only these classes of time: classes of the ledger, on-cpu, off-cpu, all
     #[arg(long, value_name = "CLASS,...")]
     pub class: Option<String>,
     /// From this second of the recording on
@@ -342,7 +346,7 @@ pub struct PartArgs {
     /// By symbol: calls that the compiler inlined belong to the function that holds them
     #[arg(long)]
     pub no_inline: bool,
-    /// What runtimes' code is for
+    /// Descriptors of runtimes
     #[command(flatten)]
     pub descriptors: DescriptorArgs,
 }
@@ -350,14 +354,15 @@ pub struct PartArgs {
 /// `holdup view`
 #[derive(Debug, Args)]
 pub struct ViewArgs {
-    /// The recording [default: the newest]; `#t=SECONDS` behind it, as reports print it, opens it there
+    /// The recording [default: the newest]. With `#t=SECONDS` appended, as reports print it, it opens at that
+    /// time
     pub recording: Option<PathBuf>,
-    /// A second one, made later: this is what is shown then, and its flame graphs are compared with the first
+    /// A second, later recording, which is shown instead. Its flame graphs are compared with the first one
     pub changed: Option<PathBuf>,
     /// Write one self-contained page instead, to open from disk or to send
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Of the file of --html
+    /// Whether the file of --html may be replaced
     #[command(flatten)]
     pub force: ForceArgs,
     /// Largest size of that page, in MiB: detail away from the findings is left out to keep to it
@@ -373,7 +378,7 @@ pub struct ViewArgs {
     /// Serve the page from this folder: for work on the page itself
     #[arg(long, value_name = "FOLDER", hide = true)]
     pub page: Option<PathBuf>,
-    /// What runtimes' code is for
+    /// Descriptors of runtimes
     #[command(flatten)]
     pub descriptors: DescriptorArgs,
 }
@@ -383,7 +388,7 @@ pub struct ViewArgs {
 pub struct ExportArgs {
     /// The recording [default: the newest]
     pub recording: Option<PathBuf>,
-    /// Which format; see `holdup export --to help`
+    /// Output format (see `holdup export --to help`)
     #[arg(long, value_name = "FORMAT")]
     pub to: String,
     /// Where to [default: standard output if it is no terminal, else RECORDING.EXTENSION]
@@ -392,10 +397,10 @@ pub struct ExportArgs {
     /// Of that file
     #[command(flatten)]
     pub force: ForceArgs,
-    /// Of `--to flame`: which time
+    /// For `--to flame`: class of time
     #[arg(long, value_enum, default_value_t = FlameChoice::All, value_name = "TIME")]
     pub flame: FlameChoice,
-    /// Of `--to flame`: what changed since this recording
+    /// For `--to flame`: show the change since this recording
     #[arg(long, value_name = "OTHER")]
     pub against: Option<PathBuf>,
     /// Until this second of the recording
@@ -415,20 +420,20 @@ pub enum FlameChoice {
     OffCpu,
     /// Waiting, each stack going on with the threads that ended the wait (waker chains)
     Wakers,
-    /// Both, side by side
+    /// On-CPU and off-CPU time together
     All,
 }
 
 /// `holdup import`
 #[derive(Debug, Args)]
 pub struct ImportArgs {
-    /// Files of other tools; what they are is told from their content. A recording is made of each
+    /// Files of other tools, whose format is detected from their content. Each file becomes one recording
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// Where the recording goes, of one file [default: a new one in $XDG_STATE_HOME/holdup]
     #[arg(short, long, value_name = "NAME.holdup")]
     pub output: Option<PathBuf>,
-    /// Take only this process and what it started for the program [default: all but the kernel's threads]
+    /// Import only this process and its descendants as the program [default: all except kernel threads]
     #[arg(long, value_name = "PID|NAME")]
     pub process: Option<String>,
     /// Print the report as JSON (docs/json.md)
@@ -437,7 +442,7 @@ pub struct ImportArgs {
     /// Import only, print no report
     #[arg(short, long)]
     pub quiet: bool,
-    /// What runtimes' code is for
+    /// Descriptors of runtimes
     #[command(flatten)]
     pub descriptors: DescriptorArgs,
 }
@@ -455,14 +460,15 @@ pub struct ListArgs {
 pub struct WhatifArgs {
     /// The recording [default: the newest]
     pub recording: Option<PathBuf>,
-    /// Without waits for a lock (lock:NAME), a finding of the report (rule:N), other programs (others), what
-    /// collections cost (gc), waiting for each other to collect, as processes would not (gc-wait), or a class of the ledger
+    /// Remove the waits for a lock (lock:NAME), a finding (rule:N), other programs (others), garbage
+    /// collection (gc), or a class of the ledger. gc-wait removes only the waits for other threads at a
+    /// collection, as separate processes would
     #[arg(long, value_name = "SUBJECT")]
     pub without: Vec<String>,
-    /// With a function, and what it calls, so many times as fast (`*` stands for anything)
+    /// Speed up a function and its callees by this factor (`*` matches any text)
     #[arg(long, value_name = "FN=TIMESx", value_parser = parse_faster)]
     pub faster: Vec<(String, f64)>,
-    /// On so many CPUs
+    /// Number of CPUs
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub cpus: Option<u32>,
     /// With no CPU taken from a running thread
@@ -486,7 +492,7 @@ pub struct ExplainArgs {
 /// `holdup doctor`
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
-    /// What the running kernel makes of each BPF program: loaded, or why not
+    /// For each BPF program, report whether the running kernel loads it, or why not
     #[arg(long)]
     pub programs: bool,
     /// As JSON
@@ -534,7 +540,7 @@ fn parse_faster(text: &str) -> Result<(String, f64), String> {
     }
 }
 
-/// `10s`, `500ms`, `2m`, `1.5h`; a bare number is seconds.
+/// Parses `10s`, `500ms`, `2m`, `1.5h`. A number without a unit is seconds.
 pub fn parse_duration(text: &str) -> Result<std::time::Duration, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);

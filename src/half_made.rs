@@ -1,4 +1,4 @@
-//! What is half made goes when a signal ends holdup, as it goes when something fails.
+//! Removes incomplete output files if a signal ends holdup, as after an error.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,14 +13,15 @@ fn half_made() -> MutexGuard<'static, Vec<PathBuf>> {
     HALF_MADE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// From now on a signal takes away what was [begun](begin). For commands that do not record.
+/// From now on, a signal removes files that were [begun](begin) and not finished. For commands that do not
+/// record.
 pub fn watch() -> Result<()> {
     let tidy = || {
         let paths = half_made();
         for path in &*paths {
             let _ = if path.is_dir() { store::remove(path) } else { std::fs::remove_file(path) };
         }
-        // Nothing is made whole any more, now that it is gone.
+        // The lock is never released, so no file can be completed after its removal.
         std::mem::forget(paths);
     };
     Ok(launch::tidy_when_stopped(tidy)?)
@@ -31,7 +32,7 @@ pub fn begin(path: &Path) {
     half_made().push(path.to_owned());
 }
 
-/// Makes it whole; no signal takes it away meanwhile.
+/// Completes the file. A signal cannot remove it during this call.
 pub fn finish<T>(path: &Path, make_whole: impl FnOnce() -> T) -> T {
     let mut paths = half_made();
     let made = make_whole();

@@ -16,7 +16,7 @@ mod watch;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
-/// holdup's own failures: bad usage, bad input, nothing to be done. `cli::STATUS` tells users of it.
+/// Exit status of holdup's own failures: bad usage, bad input, nothing to do. `cli::STATUS` documents it.
 const EXIT_FAILURE: u8 = 2;
 
 fn main() -> ExitCode {
@@ -30,7 +30,7 @@ fn main() -> ExitCode {
         )),
         _ => match cli::parse(words) {
             Ok(cli) => commands::execute(cli.command),
-            // What was asked for, such as `--help`, or what is wrong.
+            // The requested text, such as `--help`, or the usage error.
             Err(error) if !error.use_stderr() => {
                 commands::stdout().and_then(|_| Ok(error.print().map(|()| ExitCode::SUCCESS)?))
             }
@@ -52,7 +52,7 @@ fn fail(error: &anyhow::Error) -> ExitCode {
     } else {
         "holdup:"
     };
-    // What is wrong with a foreign file may be told in its own words.
+    // The error text may contain text from a foreign file.
     say!("{mark} {}", holdup_report::text::clean_lines(&format!("{error:#}")));
     ExitCode::from(EXIT_FAILURE)
 }

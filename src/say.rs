@@ -1,5 +1,5 @@
-//! What holdup says beside its report. Whether anybody can read it (a closed pipe, a full disk) must not change what becomes of
-//! the program and its status: `eprintln!` would panic.
+//! Messages on standard error in addition to the report. A failure to print them (a closed pipe, a full disk)
+//! must not affect the program or its exit status: `eprintln!` would panic.
 
 use std::fmt::Arguments;
 use std::io::Write;
@@ -9,7 +9,7 @@ macro_rules! say {
     ($($words:tt)*) => { $crate::say::line(format_args!($($words)*)) };
 }
 
-/// See `say!`. The line is written at once: others may write there meanwhile.
+/// Implements `say!`. The line is written in one call, because other threads may write concurrently.
 pub fn line(words: Arguments<'_>) {
     let _ = std::io::stderr().write_all(format!("{words}\n").as_bytes());
 }

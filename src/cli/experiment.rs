@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 
 use super::{ForceArgs, parse_bytes, parse_length, parse_share};
 
-/// How runs are made and judged; the same for all of them.
+/// Options for making and judging runs, shared by all experiments.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Runs")]
 pub struct RunsArgs {
@@ -25,21 +25,22 @@ pub struct RunsArgs {
     /// The smallest change that matters: runs are made until it would be found
     #[arg(long, value_name = "PERCENT", default_value = "3%", value_parser = parse_share)]
     pub matters: f64,
-    /// Judge a run by a number in the program's output (a regular expression with one group), or by how often it calls a
-    /// syscall (`syscall:NAME`), a function (`function:NAME`) or a probe (`usdt:PROVIDER:NAME`) [default: by its length]
+    /// Measure a run by a number in its output (a regular expression with one group), or by its calls of a
+    /// syscall (`syscall:NAME`), a function (`function:NAME`) or a probe (`usdt:PROVIDER:NAME`) [default: run
+    /// time]
     #[arg(long, value_name = "REGEX")]
     pub progress: Option<String>,
-    /// What that number is
+    /// Meaning of that number
     #[arg(long, value_enum, default_value_t = ProgressKind::Work)]
     pub progress_is: ProgressKind,
-    /// What is recorded of each run
+    /// How much to record of each run
     #[arg(long, value_enum, default_value_t = RecordChoice::Light)]
     pub record: RecordChoice,
     /// Draw a sample of the bytes that each run allocates, one in BYTES, as `holdup run --allocs` does
     #[arg(long, value_name = "BYTES", num_args = 0..=1, require_equals = true, default_missing_value = "512k",
           value_parser = parse_bytes)]
     pub allocs: Option<u64>,
-    /// What the order of the runs is made from [default: the time]
+    /// Seed of the random order of the runs [default: the time]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
     /// A run counts whatever its exit status
@@ -60,13 +61,14 @@ pub struct ResultArgs {
     /// Everything as JSON (docs/json.md; of experiments docs/json-experiments.md)
     #[arg(long)]
     pub json: bool,
-    /// Of experiments: as Markdown, to put into a pull request
+    /// For experiments: print Markdown, for a pull request
     #[arg(long, conflicts_with = "json")]
     pub markdown: bool,
-    /// Of experiments: write every run as a row: Parquet if FILE ends in .parquet, else comma-separated values
+    /// For experiments: write each run as a row, as Parquet if FILE ends in .parquet, otherwise as
+    /// comma-separated values
     #[arg(long, value_name = "FILE", visible_alias = "csv")]
     pub table: Option<PathBuf>,
-    /// Of experiments: write the answer, with its picture, as one file for a browser
+    /// For experiments: write the result and its chart as one HTML file
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
     /// Of these files
@@ -102,19 +104,21 @@ pub struct DiffArgs {
     /// The recording or set that is the baseline, and the one to compare with it
     #[arg(value_name = "A B", num_args = 0..=2)]
     pub recordings: Vec<PathBuf>,
-    /// The baseline's command; it is split into words as a shell does, and run by one if it has pipes and the like
+    /// The baseline's command, split into words like a shell does. A shell runs it if it contains pipes or
+    /// other shell syntax
     #[arg(long, value_name = "CMD", requires = "b", conflicts_with_all = ["recordings", "resume"])]
     pub a: Option<String>,
     /// The command to compare with it
     #[arg(long, value_name = "CMD", requires = "a")]
     pub b: Option<String>,
-    /// Exit status 1 if this is so: slower>3%, faster>10%, different; of several runs of each
+    /// Exit with status 1 if this condition holds: slower>3%, faster>10%, different. Needs several runs of
+    /// each command
     #[arg(long, value_name = "CONDITION")]
     pub fail_if: Option<String>,
     /// Rows of each table
     #[arg(long, value_name = "N", default_value_t = 8)]
     pub rows: usize,
-    /// Also rows of which the runs cannot tell whether they changed
+    /// Also print rows for which the runs do not show whether they changed
     #[arg(long)]
     pub all: bool,
     /// How runs are made
@@ -137,7 +141,7 @@ pub struct ScaleArgs {
     /// The number of workers is the number of CPUs that the program may use
     #[arg(long, conflicts_with = "env")]
     pub by_cpus: bool,
-    /// Say what to expect with so many workers
+    /// Number of workers to predict the result for
     #[arg(long, value_name = "N", default_value_t = 24, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub at: u32,
     /// Write the speed-up as a picture: SVG
@@ -152,7 +156,7 @@ pub struct ScaleArgs {
     /// How results are shown
     #[command(flatten)]
     pub results: ResultArgs,
-    /// The program and its arguments, `{}` standing for the number of workers
+    /// The program and its arguments, in which `{}` is replaced by the number of workers
     #[arg(trailing_var_arg = true, value_name = "CMD")]
     pub command: Vec<String>,
 }
@@ -161,8 +165,8 @@ pub struct ScaleArgs {
 #[derive(Debug, Args)]
 #[command(after_help = crate::experiment::knobs::help())]
 pub struct SweepArgs {
-    /// A knob and its values, the baseline first: a variable of the environment, `{NAME}` in the command, or one of those
-    /// below; values that hold commas are separated by semicolons
+    /// A knob and its values, the baseline first: an environment variable, `{NAME}` in the command, or a knob
+    /// listed below. Separate values that contain commas by semicolons
     #[arg(long, value_name = "NAME=V1,V2,...")]
     pub set: Vec<String>,
     /// How much of its speed is luck of the memory layout

@@ -36,7 +36,7 @@ pub struct DatasetArgs {
     /// (docs/fleet.md)
     #[arg(long, value_name = "DIR|s3://...", conflicts_with = "output")]
     pub dataset: Option<PathBuf>,
-    /// What to say of these runs in the table `labels`, such as release=B
+    /// Label of these runs in the table `labels`, such as release=B
     #[arg(long, value_name = "NAME=VALUE", requires = "dataset", value_parser = parse_label)]
     pub label: Vec<(String, String)>,
     /// Only these views [default: all of `holdup query --schema`]

@@ -1,4 +1,4 @@
-//! Reading the command line: `run` where it is left out, and what is said to whom `--` did not occur.
+//! Parses the command line. Adds `run` if no subcommand is given, and a hint about `--` if it is missing.
 
 use std::ffi::OsString;
 
@@ -34,7 +34,8 @@ fn with_default_command(mut words: Vec<OsString>) -> Vec<OsString> {
     words
 }
 
-/// Who names a program where a command is expected is told of `--`; a command of a like name comes second.
+/// Adds a hint about `--` if a program's name stands where a subcommand is expected. A similarly named
+/// subcommand is suggested second.
 fn with_tip(mut error: clap::Error, words: &[OsString]) -> clap::Error {
     let first = words.get(1).map(|word| word.to_string_lossy());
     let tip = match (error.kind(), first) {

@@ -7,21 +7,23 @@ use clap::Args;
 
 use super::{ForceArgs, parse_bytes};
 
-/// `holdup query`. A build without SQL reads them, too, to say that it has none.
+/// `holdup query`. A build without SQL parses these arguments, too, to report that it has no SQL.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct QueryArgs {
-    /// Recordings, of which each table then has a column `recording` if they are several [default: the newest], and the
-    /// query last; `-` reads it from standard input
+    /// Recordings [default: the newest], then the query (`-`: from standard input). With several recordings,
+    /// each table has a column `recording`
     #[arg(value_name = "RECORDING... SQL")]
     pub words: Vec<OsString>,
     /// Read the query from this file
     #[arg(short, long, value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// Ask the runs that `holdup pack --dataset` put there; each table has the columns host, date and run (docs/fleet.md)
+    /// Query the runs stored by `holdup pack --dataset`. Each table has the columns host, date and run
+    /// (docs/fleet.md)
     #[arg(long, value_name = "DIR|s3://...", conflicts_with = "schema")]
     pub dataset: Option<PathBuf>,
-    /// List the tables; of one, its columns with units and meaning; `functions`: the functions
+    /// List the tables. With TABLE, list its columns with units and meaning, or with `functions` the
+    /// functions
     #[arg(long, value_name = "TABLE", num_args = 0..=1, default_missing_value = "", conflicts_with = "file")]
     pub schema: Option<String>,
     /// As CSV
@@ -36,10 +38,10 @@ pub struct QueryArgs {
     /// Of that file
     #[command(flatten)]
     pub force: ForceArgs,
-    /// Rows of a table on the terminal at the most
+    /// Maximum number of rows of a table on the terminal
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub rows: usize,
-    /// Memory for sorting, grouping and joining; what exceeds it goes to the disk where that is possible
+    /// Memory for sorting, grouping and joining. Larger data is spilled to disk where possible
     #[arg(long, value_name = "BYTES", default_value = "2G", value_parser = parse_bytes)]
     pub memory: u64,
 }

@@ -20,31 +20,32 @@ pub struct TopArgs {
     /// The process with its threads, the processes that it has started and will start, and theirs
     #[arg(value_name = "PID", value_parser = super::parse::pid_or_program)]
     pub pid: Option<u32>,
-    /// Every process of the machine; so it is without PID or CMD
+    /// Record every process of the machine. This is the default without PID and CMD
     #[arg(long)]
     pub all: bool,
-    /// Print plain lines, one block an interval, instead of a screen; with --json one object a line (docs/json.md)
+    /// Print plain lines, one block per interval, instead of a screen. With --json, print one object per line
+    /// (docs/json.md)
     #[arg(short, long)]
     pub batch: bool,
     /// Length of an interval, from 100ms to 60s
     #[arg(short = 'd', long, default_value = "1s", value_name = "TIME", value_parser = parse_interval)]
     pub interval: Duration,
-    /// End after so many intervals
+    /// End after this number of intervals
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
     /// How much time the key w saves
     #[arg(long, default_value = "10s", value_name = "TIME", value_parser = parse_length)]
     pub keep: Duration,
-    /// Memory for it; where that is too little, less time is
+    /// Memory for the kept events. If it is too small, a shorter time is kept
     #[arg(long, default_value = "64M", value_name = "BYTES", value_parser = parse_bytes)]
     pub keep_bytes: u64,
-    /// Who else looks on, and what runtimes are asked to tell
+    /// Metrics and runtime events
     #[command(flatten)]
     pub meanwhile: MeanwhileArgs,
-    /// What is recorded and how; of `-o NAME.holdup` what is saved is NAME-1.holdup, NAME-2.holdup, ...
+    /// Recording options. With `-o NAME.holdup`, saved recordings are NAME-1.holdup, NAME-2.holdup, ...
     #[command(flatten)]
     pub record: RecordArgs,
-    /// The program and its arguments; beside a screen what it writes is shown at the end
+    /// The program and its arguments. With a screen, its output is shown at the end
     #[arg(last = true, value_name = "CMD")]
     pub command: Vec<OsString>,
 }

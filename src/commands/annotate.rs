@@ -21,7 +21,8 @@ use crate::cli::ReportArgs;
 /// Other functions of a pattern that are named.
 const OTHERS_MAX: usize = 8;
 
-/// Prints the instructions of a function with their cost. Of several functions, that is the one with the most own time.
+/// Prints the instructions of a function with their cost. If several functions match, the function with the
+/// most own time is printed.
 pub fn execute(before: &[OsString], after: &[OsString], args: &ReportArgs) -> Result<ExitCode> {
     let recording = match before {
         [] => None,
@@ -56,7 +57,8 @@ pub fn as_json(trace: &Trace, function: &str) -> Result<serde_json::Value> {
     annotated(trace, (&Selection::all(), true), function, |annotation, _| to_json(annotation))
 }
 
-/// Reads the binary that holds a function, and hands on what was found; also other functions of that name.
+/// Reads the binary that contains a function, and passes the function's instructions on, with the other
+/// functions of that name.
 fn annotated<T>(
     trace: &Trace,
     (selection, whole): (&Selection, bool),
@@ -105,7 +107,8 @@ fn machine_code(code: &Code, cost: &FunctionCost, asked: &str) -> Result<Machine
     let offset = asked.or(costliest).unwrap_or(0);
     let known =
         code.function_at(offset).or_else(|error| match (error, cost.start, cost.spots.last_key_value()) {
-            // The recording knows where it begins; it goes on at least as far as it was seen.
+            // The recording has the function's start. The end is unknown, so the code is read at least up to
+            // the last sample.
             (CodeError::NoFunction, Some(start), Some((last, _))) => {
                 code.between(start, last.saturating_add(BEHIND))
             }

@@ -12,8 +12,8 @@ use crate::cli::AttachArgs;
 use crate::record::progress::Progress;
 use crate::record::{self, Done, Recorded, Subject, process_exists};
 
-/// A probe at `malloc` costs as much as ten to hundreds of calls of it (docs/kernel-notes.md), and its slow paths are no fair sample
-/// of what is allocated.
+/// A probe at `malloc` costs as much as ten to hundreds of its calls (docs/kernel-notes.md). Its slow paths
+/// are not a representative sample of the allocations.
 const NO_ALLOCATIONS: &str = "allocations cannot be drawn in a process that runs already: a library does it, which is loaded when the \
     program starts: holdup run --allocs -- CMD; without it, `report stacks` and the rule allocation-hotspot say which functions \
     spend their time in the allocator";
@@ -47,7 +47,8 @@ pub fn execute(args: &AttachArgs) -> Result<ExitCode> {
     }
 }
 
-/// Fails, and says why, where there is no such process, nothing of it can be seen, or it is ours.
+/// # Errors
+/// If the process does not exist, cannot be observed, or is holdup itself.
 pub fn must_be_there(pid: u32) -> Result<()> {
     if pid == std::process::id() {
         bail!("{pid} is holdup itself");

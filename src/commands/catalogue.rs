@@ -1,4 +1,4 @@
-//! `holdup list`, `holdup completions`: what there is.
+//! `holdup list` and `holdup completions`.
 
 use std::process::ExitCode;
 

@@ -17,7 +17,7 @@ use crate::cli::pack::{DatasetArgs, PackArgs};
 /// Some recordings were added, others could not be.
 const EXIT_SOME: u8 = 1;
 
-/// Adds recordings to a dataset; one that cannot be added keeps no other away.
+/// Adds recordings to a dataset. If one recording cannot be added, the others still are.
 pub fn pack(args: &PackArgs, root: &Path) -> Result<ExitCode> {
     let place = Root::named(root)?;
     let chosen = chosen_views(&args.dataset)?;
@@ -80,7 +80,8 @@ fn add(
     })
 }
 
-/// Its place follows from what the recording says of itself: packed twice, it is there once.
+/// The run's path depends only on the recording's manifest, so a recording that is packed twice is stored
+/// once.
 fn run(manifest: &Manifest, labels: &[(String, String)]) -> Result<Run> {
     let mut told = serde_json::to_value(manifest)?;
     let sum = crc32fast::hash(&serde_json::to_vec(&told)?);
@@ -105,7 +106,7 @@ fn run(manifest: &Manifest, labels: &[(String, String)]) -> Result<Run> {
     })
 }
 
-/// An engine that asks the runs of a dataset; those that cannot be read are told, and left out.
+/// Returns an engine that queries the runs of a dataset. Unreadable runs are reported and left out.
 pub fn engine(root: &Path, options: Options) -> Result<Engine> {
     let place = Root::named(root)?;
     let mut runner = Runner::new(options.threads)?;

@@ -1,4 +1,4 @@
-//! From `--descriptor FILE` to what the analysis is told of runtimes.
+//! Reads the files of `--descriptor` into the analysis's descriptors of runtimes.
 
 use anyhow::{Context, Result};
 use holdup_findings::derive::stacks::Selection;
@@ -7,7 +7,7 @@ use holdup_report::StackAsk;
 
 use crate::cli::DescriptorArgs;
 
-/// Those that holdup has, and the user's own before them.
+/// Returns the built-in descriptors, with the user's own before them.
 pub fn read(args: &DescriptorArgs) -> Result<Descriptors> {
     let mut descriptors = Descriptors::built_in();
     // The first that is given is asked first.
@@ -21,7 +21,7 @@ pub fn read(args: &DescriptorArgs) -> Result<Descriptors> {
     Ok(descriptors)
 }
 
-/// What is asked of stacks if nothing else is.
+/// The default selection of stacks.
 pub fn stack_ask(descriptors: Descriptors) -> StackAsk {
     let selection = Selection { descriptors, ..Selection::all() };
     StackAsk { selection, ..StackAsk::default() }

@@ -18,11 +18,11 @@ use crate::cli::experiment::DiffArgs;
 use crate::experiment::set::{Purpose, Set};
 use crate::experiment::{rounds, words};
 
-/// One run of each tells nothing of what another would be.
+/// One run per command does not show the variation between runs.
 const NEEDS_RUNS: &str =
     "--fail-if needs several runs: two commands (--a CMD --b CMD -n 10), or sets of runs";
 
-/// Compares and prints; fails if `--fail-if` says so.
+/// Compares and prints. Returns a failure status if the condition of `--fail-if` holds.
 pub fn execute(args: &DiffArgs) -> Result<ExitCode> {
     let condition = args.fail_if.as_deref().map(Condition::parse).transpose()?;
     if condition.is_some() && args.runs.repeats == Some(1) {
@@ -46,7 +46,7 @@ pub fn execute(args: &DiffArgs) -> Result<ExitCode> {
         _ => ExitCode::SUCCESS,
     };
     match shown.print(&args.results) {
-        // Who has read enough of it does not change what it says.
+        // A reader that closes the pipe early does not change the exit status.
         Err(error) if !super::is_broken_pipe(&error) => Err(error),
         _ => Ok(status),
     }
@@ -77,7 +77,7 @@ fn commands(texts: [&String; 2], args: &DiffArgs) -> Result<Shown> {
     Ok(of_set(set, args))
 }
 
-/// Of a set, whose first two settings are compared.
+/// Compares the first two settings of a set.
 pub fn of_set(set: Set, args: &DiffArgs) -> Shown {
     answer(set, &rounds::question(&args.runs, 0), chosen(args))
 }
@@ -94,7 +94,7 @@ pub fn answer(set: Set, question: &Question, rows: RowChoice) -> Shown {
         |number: usize| experiment.settings.get(number).map_or(String::new(), |one| one.command.join(" "));
     let names = (name(0), name(1));
     let difference = difference::between(&experiment, (0, 1), &question);
-    // Of the first round that has both.
+    // The first round that has both recordings.
     let recorded = |run: &Run| recording_of(&set.path, run);
     let stacks = experiment.pairs((0, 1), recorded).into_iter().next();
     let collections = collections::explain(&difference, experiment.goal, question.matters);
@@ -174,7 +174,7 @@ fn run(setting: usize, (trace, analysis): (&Trace, &Analysis)) -> Run {
     Run { setting, wall_ns, facts: Some(RunFacts::of(trace, analysis)), ..Run::default() }
 }
 
-/// When the exit status says that it failed.
+/// Condition for a failure exit status.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Condition {
     Slower(f64),

@@ -12,7 +12,7 @@ use holdup_report::doctor::{
 
 use crate::cli::DoctorArgs;
 
-/// Tries everything and says how it went.
+/// Runs all checks and prints their results.
 pub fn execute(args: &DoctorArgs) -> Result<ExitCode> {
     let (checks, examination) = examine_programs();
     let programs = program_rows(&examination);
@@ -44,7 +44,7 @@ pub fn execute(args: &DoctorArgs) -> Result<ExitCode> {
     super::print(&render_doctor(&rows, rung, &reason, &super::style(&std::io::stdout())))
 }
 
-/// One row for each program that this kernel could have; not for other forms of the same program.
+/// Returns one row per program that this kernel could load, without alternative forms of the same program.
 fn program_rows(examination: &Examination) -> Vec<ProgramRow> {
     examination.programs.iter().filter_map(program_row).collect()
 }

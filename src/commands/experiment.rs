@@ -21,11 +21,11 @@ use crate::record;
 const ROWS: RowChoice = RowChoice { max: 8, undecided: false };
 const AT: u32 = 24;
 
-/// What is to be run.
+/// The runs to make.
 pub struct Plan {
     /// The settings, the baseline first.
     pub settings: Vec<Setting>,
-    /// Of `try`: what each setting but the first tries.
+    /// For `try`: the trial of each setting except the first.
     pub trials: Vec<Trial>,
 }
 
@@ -37,11 +37,11 @@ impl From<Vec<Setting>> for Plan {
 
 /// An experiment with its answer.
 pub struct Shown {
-    /// What was run.
+    /// The finished runs.
     pub experiment: Experiment,
     /// Where it is kept.
     pub set: Option<PathBuf>,
-    /// What it says.
+    /// The result of the comparison.
     pub answer: Answer,
 }
 
@@ -79,7 +79,7 @@ pub fn run(args: &RunsArgs, purpose: Purpose, plan: Option<Plan>, wanted: Wanted
 }
 
 fn create(args: &RunsArgs, purpose: Purpose, Plan { settings, trials }: Plan) -> Result<Set> {
-    // What is wrong with a setting is said before anything is made.
+    // Errors of a setting are reported before any run starts.
     settings.iter().try_for_each(|setting| knobs::Prepared::new(setting).map(drop))?;
     let (_, goal) = Progress::new(args)?;
     if args.allocs.is_some() && args.record == RecordChoice::None {
@@ -123,17 +123,17 @@ pub fn reopen(path: &Path) -> Result<Shown> {
 }
 
 impl ResultArgs {
-    /// Files that cannot be written are told before the runs are made.
+    /// Checks that the output files can be written, before the runs start.
     pub fn check(&self) -> Result<()> {
         super::outputs::check([&self.table, &self.html], self.force)
     }
 }
 
 impl Shown {
-    /// Prints it as it was asked for, whatever becomes of the files.
+    /// Prints the result in the requested form, even if a file cannot be written.
     ///
     /// # Errors
-    /// If a file cannot be written, or nobody reads what is printed.
+    /// If a file cannot be written, or the reader of the output has closed it.
     pub fn print(&self, args: &ResultArgs) -> Result<ExitCode> {
         let set = self.set.as_ref().map(|path| path.display().to_string());
         let report = Report { experiment: &self.experiment, set, answer: &self.answer };

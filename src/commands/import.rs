@@ -126,8 +126,8 @@ fn same_kernel(facts: &Facts) -> bool {
     facts.host.kernel == release.trim() && same_build && lies_there
 }
 
-/// Binaries of this machine, by path and by build id. Never through a process: the recorded ones are gone, and others
-/// may have their numbers.
+/// Binaries of this machine, by path and by build id. `/proc/PID` is never used: the recorded processes have
+/// exited, and their PIDs may have been reused.
 struct Binaries;
 
 impl Files for Binaries {
@@ -144,12 +144,13 @@ impl Files for Binaries {
     }
 }
 
-/// A regular file: an imported file names what it likes, devices without end and pipes that nobody writes to as well.
+/// Only regular files: an imported file can name any path, such as an endless device or a pipe without a
+/// writer.
 fn mapped(path: &Path) -> Option<Bytes> {
     files::map(&files::open(path)?)
 }
 
-/// The copy that perf keeps of what it recorded.
+/// The copy of the binary in perf's build-id cache.
 fn cached(build_id: &[u8]) -> Option<Bytes> {
     let (head, tail) = split(build_id)?;
     let home = PathBuf::from(std::env::var_os("HOME")?);

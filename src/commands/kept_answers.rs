@@ -1,5 +1,6 @@
-//! Where the viewer's answers about a recording are kept, so that it opens at once the next time: in the user's cache, under a
-//! key that changes with the recording, with this program and with the descriptors of runtimes.
+//! Path of the viewer's cached answers about a recording, in the user's cache, so that the recording opens
+//! faster the next time. The key changes with the recording, this program's version and the runtime
+//! descriptors.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -16,7 +17,8 @@ pub struct KeptAnswers {
 }
 
 impl KeptAnswers {
-    /// Of the recording at `path`, compared with another or not; `None` where nothing can be kept.
+    /// Returns the cache of the recording at `path`, compared with `before` if present. `None` if nothing can
+    /// be cached.
     pub fn of((path, before): (&Path, Option<&Path>), descriptors: &DescriptorArgs) -> Option<KeptAnswers> {
         let mut hasher = DefaultHasher::new();
         let mut files = vec![std::env::current_exe().ok()?];
@@ -37,7 +39,7 @@ impl KeptAnswers {
         Some(KeptAnswers { cache: DiskCache::own("views")?, key: format!("{:016x}", hasher.finish()) })
     }
 
-    /// What was kept last.
+    /// Returns the cached answers.
     pub fn read(&self) -> Option<Vec<u8>> {
         self.cache.read(&self.key)
     }
@@ -48,7 +50,7 @@ impl KeptAnswers {
     }
 }
 
-/// What changes if a file does.
+/// Size and modification time of a file, as part of the cache key.
 fn of_now(file: &Path) -> Option<(u64, SystemTime)> {
     let facts = fs::metadata(file).ok()?;
     Some((facts.len(), facts.modified().ok()?))

@@ -95,7 +95,8 @@ fn elsewhere(make_tables: impl FnOnce(&Path) -> Result<()>) -> Result<Trace> {
 /// Temporary directories of one process that are tried.
 const NUMBERS: u32 = 1000;
 
-/// A directory that goes when this does; of who was killed, when the next one is made.
+/// A temporary directory, removed on drop. If the process was killed, the next [`Temporary::new`] removes its
+/// directory.
 pub struct Temporary {
     path: PathBuf,
     /// Locked: it is in use. Numbers of processes mean nothing to those of another container.
@@ -108,14 +109,14 @@ impl Temporary {
         remove_abandoned(&place);
         for number in 0..NUMBERS {
             let path = place.join(format!("{TEMPORARY}{}-{number}", std::process::id()));
-            // What somebody else has put there is not taken for it.
+            // A directory that already exists is never reused: another user may have created it.
             match DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => {}
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
                 Err(error) => return Err(error).with_context(|| format!("making {}", path.display())),
             }
             let held = File::open(&path).ok().filter(|file| file.try_lock().is_ok());
-            // Who took it for abandoned, before it was locked, has removed it.
+            // Another process may have removed the directory before it was locked.
             if path.is_dir() {
                 return Ok(Temporary { path, _held: held });
             }
@@ -130,10 +131,10 @@ impl Drop for Temporary {
     }
 }
 
-/// What their names begin with; the process and a number follow.
+/// Prefix of temporary directories, followed by PID and number.
 const TEMPORARY: &str = "holdup-";
 
-/// Removes temporary directories of ours that nobody holds.
+/// Removes this user's temporary directories that no process has locked.
 fn remove_abandoned(place: &Path) {
     // SAFETY: asks for a number.
     let user = unsafe { libc::geteuid() };
@@ -166,8 +167,8 @@ pub struct Tables {
     pub _temporary: Option<Temporary>,
 }
 
-/// The files of a recording, the newest if none is named. Of one that is packed, or was never finished, they are made in a
-/// temporary directory.
+/// Returns the files of a recording (default: the newest). A packed or unfinished recording is converted into
+/// a temporary directory.
 #[cfg(feature = "sql")]
 pub fn tables(named: Option<&Path>) -> Result<Tables> {
     let path = find(named)?;

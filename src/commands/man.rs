@@ -29,7 +29,7 @@ fn page() -> IoResult<String> {
         text.push_str(&of_command(command)?);
     }
     text.push_str(&notes(".SH", &whole));
-    // Each section of clap's begins by saying how an apostrophe is written.
+    // Each section that clap generates repeats the definition of the apostrophe.
     let (mut seen, mut page) = (HashSet::new(), String::new());
     for line in text.lines() {
         let is_again = (line.starts_with(".ie ") || line.starts_with(".el ")) && !seen.insert(line);
@@ -41,7 +41,7 @@ fn page() -> IoResult<String> {
     Ok(page)
 }
 
-/// What stands below a command's help: lists, whose lines stay as they are.
+/// The notes below a command's help: lists, whose line breaks are kept.
 fn notes(heading: &str, command: &Command) -> String {
     let Some(help) = command.get_after_help() else { return String::new() };
     let escaped = help.to_string().replace('\\', "\\e").replace('-', "\\-");
@@ -53,7 +53,7 @@ fn notes(heading: &str, command: &Command) -> String {
     format!("{heading} NOTES\n.nf\n{}.fi\n", lines.collect::<String>())
 }
 
-/// A section of the page; those of a page of its own are below it.
+/// Renders a command as one section, with the sections of clap's page as subsections.
 fn of_command(command: &Command) -> IoResult<String> {
     let name = command.get_bin_name().unwrap_or_else(|| command.get_name()).to_owned();
     let man = Man::new(command.clone());

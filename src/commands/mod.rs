@@ -78,9 +78,9 @@ fn limit_rights(command: &Command) -> Result<()> {
         Command::Run(_) | Command::Attach(_) | Command::Watch(_) | Command::Top(_) => {
             privileges::open_own_files()?
         }
-        // It says what recordings could do.
+        // It reports which recordings are possible with the file's capabilities.
         Command::Doctor(_) => {}
-        // They run holdup again for what they record, which has the file's rights anew.
+        // These commands start holdup again to record. The new process gets the file's capabilities again.
         _ => privileges::give_back()?,
     }
     Ok(())
@@ -132,10 +132,10 @@ fn style(stream: &impl StreamKind) -> Style {
     }
 }
 
-/// Columns where neither a terminal nor the user says how many there are.
+/// Default width if neither the terminal nor the user gives one.
 const COLUMNS: usize = 80;
 
-/// What the variable `COLUMNS` asks for.
+/// Value of the environment variable `COLUMNS`.
 fn columns_asked() -> Option<usize> {
     std::env::var("COLUMNS").ok()?.parse().ok().filter(|columns| *columns > 0)
 }
@@ -143,7 +143,7 @@ fn columns_asked() -> Option<usize> {
 /// Standard output or standard error.
 trait StreamKind {
     fn is_a_terminal(&self) -> bool;
-    /// Of the terminal, if it knows.
+    /// Width of the terminal, if known.
     fn columns(&self) -> Option<usize>;
 }
 

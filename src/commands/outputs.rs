@@ -50,7 +50,7 @@ pub fn refuse_existing(file: &Path, ForceArgs { force }: ForceArgs) -> Result<()
     Ok(())
 }
 
-/// Writes a whole file; see [`write_with`].
+/// Writes a whole file with [`write_with`].
 pub fn write(file: &Path, bytes: &[u8], force: ForceArgs) -> Result<()> {
     write_with(file, force, |out| out.write_all(bytes).with_context(|| format!("writing {}", file.display())))
 }
@@ -72,7 +72,7 @@ pub fn write_with(
 ) -> Result<()> {
     let failed = || format!("writing {}", file.display());
     refuse_existing(file, force)?;
-    // A device or a pipe is written to; the target of a link is replaced, not the link.
+    // A device or a pipe is written directly. For a symbolic link, its target is replaced, not the link.
     let target = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
     if target.exists() && !target.is_file() {
         let mut out = BufWriter::new(File::options().write(true).open(&target).with_context(failed)?);

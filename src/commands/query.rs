@@ -14,10 +14,10 @@ use holdup_report::rows;
 use super::locate::{self, Tables};
 use crate::cli::query::QueryArgs;
 
-/// A shell says it so of who was ended by a signal, whose number it adds.
+/// Shells report the end by signal N as exit status 128 + N.
 const EXIT_SIGNAL: i32 = 128;
 
-/// Answers a query, or says what can be asked.
+/// Executes a query, or lists tables and functions.
 pub fn execute(args: &QueryArgs) -> Result<ExitCode> {
     if let Some(table) = &args.schema {
         return schema(table, args);
@@ -58,7 +58,7 @@ pub fn execute(args: &QueryArgs) -> Result<ExitCode> {
     }
 }
 
-/// What to exit with if it was a signal that ended the work.
+/// Returns the exit status if a signal ended the query.
 pub fn interrupted(error: &anyhow::Error) -> Option<ExitCode> {
     match error.downcast_ref()? {
         QueryError::Interrupted { signal } => Some(ExitCode::from((EXIT_SIGNAL + signal) as u8)),
@@ -106,7 +106,7 @@ fn open(named: &[PathBuf]) -> Result<Vec<Tables>> {
     named.iter().map(|path| locate::tables(Some(path))).collect()
 }
 
-/// What the engine asks.
+/// Returns the recording as the engine's subject.
 pub fn subject(tables: &Tables) -> Subject {
     let directory = tables.directory.clone();
     Subject {
@@ -139,7 +139,7 @@ impl Form {
         })
     }
 
-    /// Writes it; returns what there is to say about it.
+    /// Writes the answer. Returns the notes to print about it.
     async fn write(self, answer: &mut Answer) -> Result<Vec<String>, QueryError> {
         let mut out = BufWriter::new(std::io::stdout());
         let mut said = Vec::new();

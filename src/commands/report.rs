@@ -46,7 +46,7 @@ pub fn execute(args: &ReportArgs) -> Result<ExitCode> {
     super::print(&holdup_report::render_named(&trace, &analysis, asked, (&style, Some(&name)))?)
 }
 
-/// A recording is shown as text or JSON; it has no runs.
+/// Prints a recording as text or JSON. The other formats need runs.
 fn of_recording(results: &ResultArgs) -> Result<()> {
     if results.markdown || results.table.is_some() || results.html.is_some() {
         bail!(

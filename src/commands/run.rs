@@ -76,7 +76,7 @@ pub fn execute(args: RunArgs) -> Result<ExitCode> {
     }
 }
 
-/// A variable of the program's environment, in place of what was said of it before.
+/// Sets a variable of the program's environment, replacing an earlier value.
 fn set(changes: &mut Vec<(OsString, OsString)>, (name, value): (OsString, OsString)) {
     changes.retain(|(changed, _)| *changed != name);
     changes.push((name, value));
@@ -91,7 +91,7 @@ fn time(held: launch::Held, file: &std::path::Path) -> Result<launch::Ending> {
     Ok(ending)
 }
 
-/// What `--count` asks for, and where it goes.
+/// The events to count for `--count`, and the file for the result.
 struct Count<'a>(Option<(Counting, &'a std::path::Path)>);
 
 /// Begins to count.
@@ -109,12 +109,12 @@ impl Count<'_> {
     }
 }
 
-/// What there is though its report could not be given.
+/// Error text that names the recording if its report failed.
 pub fn kept(recorded: &Recorded) -> String {
     format!("the recording is {}, but of its report", recorded.path.display())
 }
 
-/// Prints the report of a new recording where the options say.
+/// Prints the report of a new recording to the configured destination.
 pub fn report(recorded: &Recorded, options: &RecordArgs, progress: &Progress) -> Result<()> {
     let path = &recorded.path;
     if let Some(unfinished) = &recorded.unfinished {

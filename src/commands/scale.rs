@@ -14,7 +14,7 @@ use crate::cli::experiment::ScaleArgs;
 use crate::experiment::rounds;
 use crate::experiment::set::{Purpose, Set};
 
-/// Up to so many CPUs each number of workers is run; beyond, fewer and fewer.
+/// Up to this number of CPUs, each number of workers is run. Above, the steps grow.
 const EACH_MAX: u32 = 8;
 
 /// Runs, prints, and draws if asked.
@@ -50,7 +50,7 @@ pub fn answer(set: Set, at: u32, question: &Question) -> Shown {
     Shown { experiment: set.file.experiment, set: Some(set.path), answer: Answer::Scale(scaling) }
 }
 
-/// Speed-ups are great: ten rounds tell them, more only narrow them down.
+/// Ten rounds suffice for the usual large speedups. More rounds only narrow the confidence intervals.
 fn wanted(experiment: &Experiment, question: &Question) -> u32 {
     let half = rounds::against_baseline(experiment, question);
     half.min(20)

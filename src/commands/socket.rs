@@ -1,6 +1,6 @@
-//! The socket of `holdup view`: as much of HTTP/1.1 as a browser's GET needs. One thread and one request a connection, so that
-//! no question waits behind a connection that a browser keeps open for later (they open six, and use them as they like).
-//! Who may ask, and what is answered, is the report crate's.
+//! The socket of `holdup view`: the part of HTTP/1.1 that a browser's GET needs. Each connection has one
+//! thread and one request. Browsers open up to six connections and keep idle ones for later, so no request
+//! may wait behind an idle connection. The report crate checks access and creates the responses.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -14,10 +14,10 @@ use holdup_report::viewer::gate::{HEADERS, MOVED, Request};
 const HEAD_MAX: usize = 16 << 10;
 /// More connections at once are turned away: a few browsers' worth.
 const CONNECTIONS_MAX: usize = 64;
-/// Who has not said what is wanted for so long, or takes nothing for so long, has gone.
+/// Timeout for receiving a request and for sending a response.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Answers whoever connects, for as long as the process lives.
+/// Serves every connection until the process exits.
 pub fn serve(listener: &TcpListener, answer: impl Fn(&Request) -> Response + Sync) {
     let open = AtomicUsize::new(0);
     std::thread::scope(|scope| {
@@ -33,7 +33,7 @@ pub fn serve(listener: &TcpListener, answer: impl Fn(&Request) -> Response + Syn
             }
             let (open, answer) = (&open, &answer);
             scope.spawn(move || {
-                // Who asked may be gone by now: then there is nobody to tell.
+                // The client may have closed the connection, so an error has no recipient.
                 let _ = converse(stream, answer);
                 open.fetch_sub(1, Ordering::AcqRel);
             });
@@ -53,8 +53,9 @@ fn converse(mut stream: TcpStream, answer: &impl Fn(&Request) -> Response) -> io
     write(&mut stream, &response, with_body)
 }
 
-/// Bytes up to the empty line; `None` if none came, or too many. All of it has to come within `patience`: who sends a byte now and
-/// then would keep a place for ever, and anybody on this machine can connect.
+/// Reads the head of a request, up to the empty line. `None` if the head is missing or too long. The whole
+/// head must arrive within `patience`. Otherwise any local client could occupy a connection slot by sending a
+/// byte now and then.
 fn read_head(stream: &mut TcpStream, patience: Duration) -> io::Result<Option<Vec<u8>>> {
     let until = Instant::now() + patience;
     let mut head = Vec::new();
@@ -113,7 +114,7 @@ fn write(stream: &mut TcpStream, response: &Response, with_body: bool) -> io::Re
     stream.write_all(&bytes)
 }
 
-/// For people who look at the wire: programs read the number.
+/// The reason phrase. Programs read only the number.
 fn phrase(status: u16) -> &'static str {
     match status {
         200 => "OK",
@@ -184,7 +185,7 @@ mod tests {
     fn who_sends_a_byte_now_and_then_is_not_waited_for() {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
         let address = listener.local_addr().expect("an address");
-        // Goes on until nobody reads any more.
+        // Continues until the receiver closes the connection.
         let sender = std::thread::spawn(move || {
             let mut stream = TcpStream::connect(address).expect("it listens");
             while stream.write_all(b"x").is_ok() {

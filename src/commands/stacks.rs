@@ -1,4 +1,4 @@
-//! From flags to what is asked of stacks.
+//! Converts flags into a selection of stacks.
 
 use anyhow::{Context, Result, bail};
 use holdup_events::{Duration, ThreadId, Trace};
@@ -25,7 +25,7 @@ pub fn asks(args: &StackArgs) -> bool {
         || part.no_inline
 }
 
-/// What is asked.
+/// Returns the selection of stacks.
 pub fn ask(trace: &Trace, args: &StackArgs) -> Result<StackAsk> {
     Ok(StackAsk {
         selection: selection(trace, &args.part, args.to)?,
@@ -86,7 +86,7 @@ fn threads(trace: &Trace, names: &[String]) -> Result<Vec<ThreadId>> {
     Ok(found)
 }
 
-/// `base` (unless that is turned off) and the rules that are given, each as a rule or as a file of rules.
+/// Returns `base` (unless disabled) and the given rules. Each argument is a rule or a file of rules.
 pub fn rules(args: &PartArgs, base: Folding) -> Result<Folding> {
     let mut rules: Vec<Rule> = Vec::new();
     for text in &args.fold {

@@ -15,7 +15,8 @@ use crate::experiment::knobs::parse_values;
 use crate::experiment::rounds;
 use crate::experiment::set::{Purpose, Set};
 
-/// Up to so many settings, all values of all knobs meet; beyond, each value is tried alone.
+/// Up to this number of settings, all combinations of the knobs' values are run. Above, each value is tried
+/// alone.
 const FACTORIAL_MAX: usize = 24;
 /// Rounds of all layouts.
 const LAYOUT_ROUNDS: u32 = 4;
@@ -57,7 +58,7 @@ fn default_rounds(purpose: &Purpose) -> Option<u32> {
     }
 }
 
-/// Of a set that is no diff and no scale.
+/// Judges a set that belongs neither to `diff` nor to `scale`.
 pub fn answer(set: Set, question: &Question) -> Shown {
     let experiment = set.file.experiment;
     let question = Question { seed: experiment.seed, ..*question };

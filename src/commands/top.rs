@@ -19,7 +19,8 @@ use crate::watch::{Limits, Plan};
 /// Nothing but the user's key saves, and that always does.
 const NO_LIMIT: u32 = u32::MAX;
 
-/// Looks until the program ends, the user has seen enough, or `-n` intervals are over; ends as the program ended.
+/// Shows intervals until the program ends, the user quits, or `-n` intervals are over. Returns the program's
+/// exit status.
 pub fn execute(args: TopArgs) -> Result<ExitCode> {
     let is_batch = args.batch || args.record.json;
     if !is_batch {
@@ -109,7 +110,7 @@ fn screen(
     }))
 }
 
-/// Whom to look at, what it is called, and what it writes that is shown when the screen has gone.
+/// Returns what to record, its name, and the output held back until the screen is closed.
 fn subject(args: &TopArgs, is_batch: bool) -> Result<(Subject, Vec<String>, Vec<HeldBack>)> {
     if let Some(pid) = args.pid {
         super::attach::must_be_there(pid)?;

@@ -1,4 +1,4 @@
-//! `holdup view`: the socket, the browser, the files; what is answered is the report crate's.
+//! `holdup view`: the socket, the browser and the files. The report crate creates the responses.
 
 use std::io::{IsTerminal, Read};
 use std::net::TcpListener;
@@ -19,7 +19,7 @@ use super::kept_answers::KeptAnswers;
 use super::{locate, socket};
 use crate::cli::ViewArgs;
 
-/// The page, as the build found it; empty if it was built without.
+/// The files of the page at build time. Empty if the build had no page.
 static ASSETS: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/viewer_assets.rs"));
 
 /// How often it is looked whether there are new answers to keep.
@@ -94,14 +94,14 @@ fn write_page(viewer: &Viewer, assets: &[Asset], file: &Path, args: &ViewArgs) -
     Ok(ExitCode::SUCCESS)
 }
 
-/// Answers from the start on, while the recording is read: the page says how far that is.
+/// Responds from the start, while the recording is still being read. Until then the page shows the progress.
 fn serve(
     (path, before): (&Path, Option<&Path>),
     descriptors: &Descriptors,
     assets: Vec<Asset>,
     (args, place): (&ViewArgs, &str),
 ) -> Result<ExitCode> {
-    // What is no recording at all is said here, not in a browser.
+    // A path that is no recording is reported here, not in the browser.
     let switches = match recording::manifest(path) {
         Ok(manifest) => manifest.cost.switches,
         Err(_) if recording::has_only_journal(path) => 0,
@@ -143,7 +143,7 @@ fn serve(
     }
 }
 
-/// What a page shows while a long recording is read; of a short one, all is there as soon.
+/// The summary shown while a long recording is read. `None` for a short recording, which is read fast enough.
 fn first_look(path: &Path, switches: u64) -> Option<String> {
     if switches < FIRST_LOOK_FROM_SWITCHES {
         return None;
@@ -156,7 +156,7 @@ fn first_look(path: &Path, switches: u64) -> Option<String> {
     Some(holdup_report::viewer::first_look::answer(&starts.trace, &look))
 }
 
-/// Begins to answer, in a thread of its own, for as long as the process lives; gives the address.
+/// Starts to serve in a thread of its own, until the process exits. Returns the address.
 fn listen(port: u16, opening: Arc<Opening>, assets: Vec<Asset>) -> Result<String> {
     let listener =
         TcpListener::bind(("127.0.0.1", port)).with_context(|| format!("listening on 127.0.0.1:{port}"))?;
@@ -175,7 +175,7 @@ fn listen(port: u16, opening: Arc<Opening>, assets: Vec<Asset>) -> Result<String
     Ok(address)
 }
 
-/// 128 bits that nobody can guess.
+/// 128 random bits.
 fn token() -> Result<String> {
     let mut bytes = [0u8; 16];
     std::fs::File::open("/dev/urandom")

@@ -15,10 +15,10 @@ use crate::watch::triggers::Processes;
 use crate::watch::triggers::output::{self, Pipes};
 use crate::watch::{Armed, Limits, Plan};
 
-/// Whoever asks for metrics does so every few seconds.
+/// Scrapers read metrics every few seconds.
 const METRICS_EVERY: std::time::Duration = std::time::Duration::from_secs(1);
 
-/// Watches until the program ends, or the user stops it; ends as the program ended.
+/// Watches until the program ends or the user stops it. Returns the program's exit status.
 pub fn execute(args: WatchArgs) -> Result<ExitCode> {
     // First of all: a signal that comes before its trigger is armed ends this process.
     let triggers = arm(&args)?;
@@ -68,7 +68,7 @@ pub fn execute(args: WatchArgs) -> Result<ExitCode> {
     }
 }
 
-/// What `--metrics` asks for.
+/// Returns the plan for `--metrics`.
 fn live(args: &WatchArgs) -> Result<Option<live::Plan>> {
     let Some(metrics) = metrics::Shared::asked(&args.meanwhile, &args.trigger)? else { return Ok(None) };
     Ok(Some(live::Plan {
@@ -80,7 +80,7 @@ fn live(args: &WatchArgs) -> Result<Option<live::Plan>> {
     }))
 }
 
-/// Those that can be had: one that cannot says why, and the others go on.
+/// Arms all triggers that can be installed. For each of the others, the reason is printed.
 fn arm(args: &WatchArgs) -> Result<Vec<Armed>> {
     let all: Vec<Armed> = args.trigger.iter().map(|text| Armed::parse(text)).collect::<Result<_>>()?;
     let mut armed = Vec::new();
@@ -103,7 +103,7 @@ fn arm(args: &WatchArgs) -> Result<Vec<Armed>> {
     Ok(armed)
 }
 
-/// Whom to watch, what it is called, and the pipes through which it writes.
+/// Returns what to record, its name, and the pipes for its output.
 fn subject(args: &WatchArgs, triggers: &[Armed]) -> Result<(Subject, Vec<String>, Pipes)> {
     if args.all {
         return Ok((Subject::All, vec!["(the whole machine)".to_owned()], Pipes::default()));

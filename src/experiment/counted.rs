@@ -12,10 +12,11 @@ use crate::record::program;
 /// More places than this are not one probe (each is an event of the kernel's).
 const SITES_MAX: usize = 64;
 
-/// What is counted: `function:[FILE:]NAME` or `usdt:[FILE:]PROVIDER:NAME`.
+/// The counted probe: `function:[FILE:]NAME` or `usdt:[FILE:]PROVIDER:NAME`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counted {
-    /// Which binary has it; else the program's own. One with a `/`, so that `a::b` is a name.
+    /// The binary with the probe. `None` is the program's own binary. A path must contain a `/`, so that
+    /// `a::b` remains a name.
     file: Option<PathBuf>,
     what: What,
 }

@@ -1,8 +1,9 @@
-//! What a run has started, however deep and wherever it went: one that is to end is ended with all of it.
+//! The descendants of a run at any depth, which are ended together with it.
 //!
-//! No process group does that: programs leave theirs (`setsid`, `timeout`, a shell with job control), and one in the background
-//! may not read the terminal, which a program that asks for a password does. So orphans come to us in place of init, and
-//! what descends from us is the run's but for what was there before it.
+//! A process group does not suffice: programs leave it (`setsid`, `timeout`, a shell with job control). A
+//! background group may not read the terminal, which a program that asks for a password does. Therefore this
+//! process adopts orphans instead of init. All descendants belong to the run, except those that existed
+//! before it.
 
 use std::collections::BTreeSet;
 use std::process::Child;
@@ -13,12 +14,12 @@ use holdup_capture::lower::procfs;
 
 use crate::record::process_exists;
 
-/// Who was asked to end and has not is ended after this time; what is still there after as much again cannot be ended.
+/// Time between SIGTERM and SIGKILL. A process that still exists after twice this time cannot be ended.
 const GRACE: Duration = Duration::from_secs(3);
-/// How often those that are to end are looked at.
+/// Interval for checking whether the processes have exited.
 const POLL: Duration = Duration::from_millis(10);
 
-/// From now on who loses its parent, and descends from us, becomes our child.
+/// Makes this process the subreaper: it becomes the parent of descendants whose own parent exits.
 pub fn adopt_orphans() -> Result<()> {
     // SAFETY: no memory is handed over.
     match unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) } {
@@ -27,20 +28,20 @@ pub fn adopt_orphans() -> Result<()> {
     }
 }
 
-/// Lets orphans go that have ended: they would stay zombies. `own` is waited for by who started it; nobody else waits for a
-/// child meanwhile.
+/// Reaps orphans that have exited, which would stay zombies. The caller waits for `own` itself. No other code
+/// may wait for children at the same time.
 pub fn reap_orphans(own: Option<u32>) {
     while let Some(pid @ 1..) = ended_child().filter(|pid| Some(*pid) != own) {
-        // SAFETY: waits for a child that has ended; nothing is written.
+        // SAFETY: reaps a child that has exited. The null pointer for the status is allowed.
         if unsafe { libc::waitpid(pid as i32, std::ptr::null_mut(), libc::WNOHANG) } <= 0 {
             return;
         }
     }
 }
 
-/// A child that has ended and is not waited for yet; 0 if all live; `None` if there is no child at all.
+/// Returns a child that has exited and has not been reaped. 0 if all children live, `None` without children.
 fn ended_child() -> Option<u32> {
-    // SAFETY: asks about our own children without reaping one; writes one struct of plain numbers.
+    // SAFETY: queries our own children without reaping one. Writes one struct of plain numbers.
     unsafe {
         let mut info: libc::siginfo_t = std::mem::zeroed();
         let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
@@ -48,7 +49,7 @@ fn ended_child() -> Option<u32> {
     }
 }
 
-/// What descends from us, top down.
+/// Returns all descendants, parents before children.
 fn descendants() -> Vec<u32> {
     match ended_child() {
         Some(_) => procfs::process_tree(std::process::id()).split_off(1),
@@ -65,26 +66,27 @@ fn born(pid: u32) -> Option<u64> {
 pub struct Others(BTreeSet<(u32, u64)>);
 
 impl Others {
-    /// Those that are there now: to be asked for before the run begins.
+    /// Returns the existing descendants. Call it before the run starts.
     pub fn now() -> Others {
         reap_orphans(None);
         Others(descendants().into_iter().filter_map(|pid| Some((pid, born(pid)?))).collect())
     }
 
-    /// What belongs to the run and lives, top down.
+    /// Returns the living processes of the run, parents before children.
     fn of_the_run(&self) -> Vec<u32> {
         let mut all = descendants();
         let are_there = self.0.iter().filter(|(pid, at)| all.contains(pid) && born(*pid) == Some(*at));
-        // What these have started meanwhile is theirs.
+        // Processes started by spared processes since then are spared, too.
         let spared: BTreeSet<u32> = are_there.flat_map(|(pid, _)| procfs::process_tree(*pid)).collect();
         all.retain(|pid| !spared.contains(pid) && process_exists(*pid));
         all
     }
 
-    /// Asks the run to end, all that it has started and `recorder`, which may have ended; then does not ask. Gives back what
-    /// cannot be ended.
+    /// Sends SIGTERM to all processes of the run and to `recorder`, which may have exited. After [`GRACE`]
+    /// sends SIGKILL. Returns the processes that cannot be ended.
     pub fn end_run(&self, recorder: &mut Child) -> Result<Vec<u32>> {
-        // The recorder last: when it is told, its canary has been, and it does not tell the program once more.
+        // The recorder is signalled last. By then its canary process has been signalled, so the recorder does
+        // not signal the program a second time.
         let mut asked = self.of_the_run();
         asked.retain(|pid| *pid != recorder.id());
         signal(&asked, libc::SIGTERM);
@@ -96,7 +98,7 @@ impl Others {
             reap_orphans(Some(recorder.id()));
             let has_ended = recorder.try_wait()?.is_some();
             let waited = begun.elapsed();
-            // While it lives there is something left, whoever else does.
+            // The run is not over while the recorder lives, even if all other processes have exited.
             if has_ended || waited > GRACE {
                 let mut left = self.of_the_run();
                 if has_ended && (left.is_empty() || waited > GRACE * 2) {

@@ -19,7 +19,7 @@ impl Moment {
         Moment { total_ns, busy_ns, stolen_ns, ours_ns: ours(), frequency_mhz: frequency_mhz() }
     }
 
-    /// What happened since.
+    /// Returns the changes between this moment and `later`.
     pub fn until(&self, later: &Moment) -> Drift {
         let total = (later.total_ns - self.total_ns).max(1.0);
         let busy = later.busy_ns - self.busy_ns - (later.ours_ns - self.ours_ns);
@@ -58,7 +58,7 @@ fn ours() -> f64 {
     of(libc::RUSAGE_SELF) + of(libc::RUSAGE_CHILDREN)
 }
 
-/// Mean frequency of the CPUs, where the kernel tells.
+/// Mean frequency of the CPUs in MHz, if the kernel reports it.
 fn frequency_mhz() -> Option<f64> {
     let cpus = std::fs::read_dir("/sys/devices/system/cpu").ok()?;
     let of = |path: std::path::PathBuf| {

@@ -1,4 +1,4 @@
-//! Sets of runs that nobody named: they lie beside the recordings that nobody named, and go as these do.
+//! Unnamed sets of runs. They are stored with the unnamed recordings and removed like them.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -8,14 +8,14 @@ use holdup_report::list::Row;
 
 use super::set::{ENDING, FILE, Set};
 
-/// They are kept up to this size together.
+/// Maximum total size (bytes).
 const KEPT_BYTES: u64 = 4 << 30;
 
 /// A set that is kept.
 pub struct KeptSet {
     path: PathBuf,
     bytes: u64,
-    /// When it was begun, as far as the file system tells.
+    /// Start time, as far as the file system has it.
     begun: SystemTime,
 }
 
@@ -28,8 +28,8 @@ pub fn list(folder: &Path) -> Vec<KeptSet> {
     kept
 }
 
-/// Removes the oldest ones until the rest takes no more than they may; none to which runs are being added, and none in which
-/// somebody has put something.
+/// Removes the oldest sets until the rest fits into the limit. Keeps sets to which runs are being added, and
+/// sets that contain a user's file.
 pub fn prune(folder: &Path) {
     prune_to(folder, KEPT_BYTES);
 }
@@ -91,7 +91,7 @@ impl KeptSet {
     }
 }
 
-/// Of the files in a directory and those below it; links are not followed.
+/// Bytes of the files in a directory and below it. Links are not followed.
 fn bytes_in(folder: &Path) -> u64 {
     let of = |entry: fs::DirEntry| match entry.file_type() {
         Ok(kind) if kind.is_dir() => bytes_in(&entry.path()),

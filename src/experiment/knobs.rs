@@ -1,4 +1,4 @@
-//! Knobs: what a setting changes about how the program is run. One list; help and checks come from it.
+//! Knobs: changes to how the program is run. The list is the single source for help and checks.
 
 use anyhow::{Result, bail};
 use holdup_findings::experiment::Setting;
@@ -65,7 +65,7 @@ const KNOBS: &[Knob] = &[
         name: "heap",
         summary: "JVM: greatest heap (512m, 4g)",
         turn: |run, value| {
-            // The last one counts; what else the user has in it stays.
+            // The JVM uses the last `-Xmx`. The user's other options stay.
             let before = std::env::var("JAVA_TOOL_OPTIONS").unwrap_or_default();
             run.variable("JAVA_TOOL_OPTIONS", format!("{before} -Xmx{value}").trim())
         },
@@ -125,7 +125,7 @@ impl Prepared {
             if run.words.iter().any(|word| word.contains(&place)) {
                 run.words.iter_mut().for_each(|word| *word = word.replace(&place, value));
             } else if name == WORKERS {
-                // Another knob says it: it only names the number.
+                // A number used by another knob. It needs no action of its own.
             } else if let Some(knob) = KNOBS.iter().find(|knob| knob.name == name) {
                 (knob.turn)(&mut run, value)?;
             } else if is_variable(name) {
@@ -138,7 +138,7 @@ impl Prepared {
                 );
             }
         }
-        // What is wrong with a condition is said before anything runs.
+        // An invalid condition is reported before any run starts.
         holdup_capture::launch::Conditions::parse(&run.under).map_err(anyhow::Error::msg)?;
         Ok(run)
     }

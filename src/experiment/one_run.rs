@@ -17,9 +17,9 @@ use super::preload;
 use super::progress::{Progress, Seen};
 use crate::cli::experiment::RecordChoice;
 
-/// How often a run that is waited for is looked at.
+/// Interval for checking whether a run has ended.
 const POLL: Duration = Duration::from_millis(2);
-/// So much of the end of what a failed run said is kept (bytes).
+/// Maximum bytes kept from the end of a failed run's output.
 const SAID_MAX: usize = 400;
 
 /// Files of the set's folder in which a run leaves its length (ns) and its calls.
@@ -30,11 +30,11 @@ const COUNTED: &str = "counted";
 pub struct How<'a> {
     /// The set's folder.
     pub folder: &'a Path,
-    /// What is recorded.
+    /// The recorded data of the run.
     pub record: RecordChoice,
-    /// Of its allocations, one byte in so many is drawn.
+    /// Sampling interval of allocations, in bytes per sample.
     pub allocs: Option<u64>,
-    /// What it is judged by.
+    /// The measure of the run.
     pub progress: &'a Progress,
     /// Longer ones are ended.
     pub timeout: Option<Duration>,
@@ -42,7 +42,7 @@ pub struct How<'a> {
     pub ignore_failure: bool,
 }
 
-/// How waiting for a child ended; of one that was ended, the processes that could not be.
+/// How waiting for a child ended. After a timeout, contains the processes that could not be ended.
 enum Waited {
     Ended(ExitStatus),
     TooLong(Vec<u32>),
@@ -89,7 +89,7 @@ pub fn make(prepared: &Prepared, name: &str, how: &How) -> Result<Option<Run>> {
         run.failure = format!("it was not recorded: {}", end_of(&errors));
     }
     if run.is_good() {
-        // Of what was printed on either stream.
+        // The number is searched in the output of both streams.
         let said = [&output, &errors].map(|file| std::fs::read(file).unwrap_or_default());
         let said = said.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
         let counted = number_in(&how.folder.join(COUNTED));
@@ -160,7 +160,7 @@ fn wait(child: &mut Child, others: &Others, timeout: Option<Duration>) -> Result
     }
 }
 
-/// What is said of a run that could not be ended as a whole; nothing if it could.
+/// Error text for a run with processes that could not be ended. Empty without such processes.
 fn goes_on(left: &[u32]) -> String {
     let list: Vec<String> = left.iter().map(u32::to_string).collect();
     match left.len() {
@@ -183,7 +183,7 @@ fn judge(run: &mut Run, status: ExitStatus, errors: &Path, how: &How) {
     run.failure = if said.is_empty() { how } else { format!("{how}: {said}") };
 }
 
-/// The end of what it printed on its standard error, as one line.
+/// Returns the end of the run's standard error as one line.
 fn end_of(errors: &Path) -> String {
     let bytes = std::fs::read(errors).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(SAID_MAX)..]).into_owned();

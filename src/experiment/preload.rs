@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// As built from `preload/`; empty where no C compiler was there.
+/// The library built from `preload/`. Empty if the build had no C compiler.
 const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libholdup_preload.so"));
 
 /// Puts it into a folder.

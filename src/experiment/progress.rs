@@ -7,10 +7,10 @@ use regex_lite::Regex;
 use super::counted::Counted;
 use crate::cli::experiment::{ProgressKind, RecordChoice, RunsArgs};
 
-/// What is looked at.
+/// The measure of a run.
 #[derive(Clone, Debug)]
 pub enum Progress {
-    /// Its length.
+    /// Run time.
     Wall,
     /// The last match in its output.
     Output(Regex),
@@ -20,19 +20,19 @@ pub enum Progress {
     Calls(String),
 }
 
-/// What there is of a run to judge it by.
+/// The data of a run from which it is measured.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<'a> {
-    /// What it printed.
+    /// The run's output.
     pub output: &'a str,
-    /// What its recording says.
+    /// Facts from the run's recording.
     pub facts: Option<&'a RunFacts>,
     /// Calls that were counted.
     pub counted: Option<u64>,
 }
 
 impl Progress {
-    /// From the flags; with what it makes of a run.
+    /// Returns the measure and its goal for the given flags.
     pub fn new(args: &RunsArgs) -> Result<(Progress, Goal)> {
         let Some(text) = &args.progress else { return Ok((Progress::Wall, Goal::Wall)) };
         let goal = match args.progress_is {

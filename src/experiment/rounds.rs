@@ -51,7 +51,7 @@ pub fn make(set: &mut Set, args: &RunsArgs, progress: &Progress, wanted: Wanted)
     let good = rounds.set.file.experiment.runs.iter().filter(|run| run.is_good()).count();
     if good == 0 {
         match rounds.set.file.experiment.failures().last() {
-            // Some programs say with their status what they found.
+            // Some programs report a result by their exit status.
             Some(run) if run.failure.starts_with("exit status") => {
                 bail!(
                     "no run succeeded: {} (--ignore-failure counts runs whatever their status)",
@@ -65,7 +65,7 @@ pub fn make(set: &mut Set, args: &RunsArgs, progress: &Progress, wanted: Wanted)
     Ok(())
 }
 
-/// What comparisons are asked.
+/// Returns the parameters of the comparison.
 pub fn question(args: &RunsArgs, seed: u64) -> Question {
     Question { seed, matters: args.matters, ..Question::default() }
 }
@@ -81,7 +81,7 @@ pub fn against_baseline(experiment: &Experiment, question: &Question) -> u32 {
     (1..experiment.settings.len()).map(wanted).max().unwrap_or(0)
 }
 
-/// The same where there are many settings: each has to be told apart with all others looked at, too.
+/// Returns the rounds needed if there are many settings, with the correction for comparing all of them.
 pub fn every_setting(experiment: &Experiment, question: &Question) -> u32 {
     sweep::judge(experiment, question).runs_wanted().unwrap_or(0)
 }
@@ -164,7 +164,7 @@ impl Rounds<'_> {
         self.started.elapsed() > self.args.time && self.has_round
     }
 
-    /// It failed again and again.
+    /// Whether the setting is left out because its runs failed repeatedly.
     fn is_left_out(&self, setting: usize) -> bool {
         let its = self.set.file.experiment.runs.iter().rev().filter(|run| run.setting == setting);
         its.take_while(|run| !run.is_good()).count() >= FAILURES_MAX
@@ -193,7 +193,7 @@ impl Rounds<'_> {
         self.say(&format!("round {} of {goal}{left}: {}", round + 1, holdup_report::text::clean(name)));
     }
 
-    /// One line that the next replaces; nothing where nobody looks.
+    /// Prints a status line, which the next one replaces. Prints nothing without a terminal.
     fn say(&self, text: &str) {
         let mut stderr = std::io::stderr();
         if stderr.is_terminal() {

@@ -12,14 +12,15 @@ use serde::{Deserialize, Serialize};
 use super::kept_sets;
 use crate::record;
 
-/// Version of `set.json` that this build writes. A greater one is refused; 1 had times as its only facts.
+/// Version of `set.json` that this build writes. A greater version is rejected. Version 1 contains times
+/// only.
 const FORMAT: u32 = 2;
 /// The description of a set.
 pub(super) const FILE: &str = "set.json";
 /// Ending of a set's name.
 pub(super) const ENDING: &str = "holdup-set";
 
-/// What a set of runs is for.
+/// The purpose of a set of runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Purpose {
@@ -33,7 +34,7 @@ pub enum Purpose {
     Layout,
     /// Sizes of the input.
     Size,
-    /// What findings advise.
+    /// Trying the advice of findings.
     Try,
 }
 
@@ -58,16 +59,16 @@ pub struct SetFile {
     pub format: u32,
     /// Version of the holdup that wrote it.
     pub holdup: String,
-    /// What for.
+    /// The command that made the set.
     pub purpose: Purpose,
     /// CPUs of the machine.
     pub cpus: u32,
-    /// `--progress` and what it is, as given.
+    /// `--progress` and `--progress-is`, as given.
     pub progress: Option<String>,
     /// `--allocs`, as given.
     #[serde(default)]
     pub allocs: Option<u64>,
-    /// Of `try`: what each setting but the first tries.
+    /// For `try`: the trial of each setting except the first.
     #[serde(default)]
     pub trials: Vec<Trial>,
     /// The settings and runs.
@@ -78,7 +79,7 @@ pub struct SetFile {
 pub struct Set {
     /// Where.
     pub path: PathBuf,
-    /// What it says.
+    /// Content of `set.json`.
     pub file: SetFile,
     /// Locked while runs are added: it is not removed to make room for another.
     held: Option<File>,
@@ -146,7 +147,7 @@ impl Set {
         path.join(FILE).is_file()
     }
 
-    /// Writes its description; whoever reads meanwhile sees the old one or the new one.
+    /// Writes the description atomically: a concurrent reader gets the old or the new version.
     pub fn save(&self) -> Result<()> {
         let (file, fresh) = (self.path.join(FILE), self.path.join("set.json.new"));
         let text = serde_json::to_vec(&self.file)?;

@@ -12,7 +12,7 @@ use holdup_findings::experiment::{Experiment, Run, Setting, Table as LedgerTable
 use crate::cli::ForceArgs;
 use crate::commands::outputs;
 
-/// The values of a column, one a run; what a run does not have is `None`.
+/// The values of a column, one per run. `None` if a run has no value.
 #[derive(Clone, Debug, PartialEq)]
 enum Values {
     /// Whole numbers: counts and nanoseconds.

@@ -1,9 +1,11 @@
-//! A command that was given as one text: into words, as a shell would; by a shell, if it needs one.
+//! Splits a command given as one text into words, as a shell would. If the text needs a shell, a shell runs
+//! it.
 
-/// What only a shell understands, outside of quotes.
+/// Characters outside of quotes that need a shell.
 const SHELL: &str = "|&;<>()$`*?[]~#";
 
-/// What a backslash is for within double quotes; before anything else it stands for itself.
+/// Characters that a backslash escapes within double quotes. Before any other character, the backslash is
+/// literal.
 const ESCAPED: &str = "$`\"\\";
 
 /// The words of a command.
@@ -60,7 +62,7 @@ mod tests {
     #[test]
     fn backslashes_are_those_of_a_shell() {
         for (text, words) in [
-            // Within double quotes most stand for themselves.
+            // Within double quotes most characters are literal.
             (r#"rg "\d+\\.\"" f"#, &["rg", r#"\d+\.""#, "f"][..]),
             (r#"echo "\$HOME \`x\` \n \' \ ""#, &["echo", r"$HOME `x` \n \' \ "]),
             (r"echo '\d \\' \d \\ \'", &["echo", r"\d \\", "d", "\\", "'"]),

@@ -1,4 +1,5 @@
-//! From the events of an interval to what is seen of it: the same way that a recording's tables and report are made.
+//! Converts the events of an interval into a [`Moment`], with the same steps that make a recording's tables
+//! and report.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,13 +26,13 @@ pub struct Looker {
     descriptors: Descriptors,
     online: Vec<CpuId>,
     names: KeptNames,
-    /// Stacks by number, and those that were told before all were told anew.
+    /// Stacks by id, and the stacks from before the last repetition of all stacks.
     stacks: BTreeMap<u64, RawStack>,
     past: BTreeMap<u64, RawStack>,
 }
 
 impl Looker {
-    /// `manifest`: what the recordings say.
+    /// `manifest`: the manifest of the recordings.
     pub fn new(manifest: Manifest, descriptors: Descriptors) -> Looker {
         let kallsyms = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
         Looker {
@@ -44,7 +45,7 @@ impl Looker {
         }
     }
 
-    /// Looks at one interval.
+    /// Evaluates one interval.
     pub fn look(&mut self, stretch: Stretch) -> Moment {
         if stretch.is_anew {
             self.past = std::mem::take(&mut self.stacks);
@@ -77,7 +78,7 @@ impl Looker {
         })
     }
 
-    /// Stacks that `events` name and do not tell: they were told before.
+    /// Returns the stacks that `events` reference but do not contain, because an earlier interval did.
     fn known(&self, events: &[Event]) -> Vec<Event> {
         let mut named = BTreeSet::new();
         events.iter().for_each(|event| named_stacks(event, &mut |id| _ = named.insert(id)));

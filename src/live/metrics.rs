@@ -1,4 +1,4 @@
-//! `--metrics`: Prometheus' text, for whoever asks on an address of this machine.
+//! `--metrics`: Prometheus' text format, served on an address of this machine.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,10 +13,10 @@ use super::Look;
 use crate::cli::MeanwhileArgs;
 use crate::commands::socket;
 
-/// What Prometheus takes.
+/// Content type that Prometheus accepts.
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// The sums, which several look at.
+/// The sums, shared by several threads.
 #[derive(Clone)]
 pub struct Shared {
     metrics: Arc<Mutex<Metrics>>,
@@ -25,10 +25,10 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// What the flags ask for, if they do. `triggers`: as the user wrote them.
+    /// Returns the metrics if the flags request them. `triggers`: as the user wrote them.
     ///
     /// # Errors
-    /// See [`Shared::bind`].
+    /// Those of [`Shared::bind`].
     pub fn asked(flags: &MeanwhileArgs, triggers: &[String]) -> Result<Option<Shared>> {
         let Some(address) = &flags.metrics else { return Ok(None) };
         let mut shared = Shared::bind(address, flags.metrics_open, triggers)?;
@@ -44,10 +44,10 @@ impl Shared {
         Box::new(move |moment| shared.with(|metrics| metrics.add(moment)))
     }
 
-    /// Binds `address`: `PORT`, or `IP:PORT` of this machine itself; of the network only if `is_open`.
+    /// Binds `address`: `PORT`, or `IP:PORT` of a loopback address. Other addresses only if `is_open`.
     ///
     /// # Errors
-    /// If that is no address, one that others can reach, or not to be had.
+    /// If `address` is invalid, reachable from the network without `is_open`, or cannot be bound.
     pub fn bind(address: &str, is_open: bool, triggers: &[String]) -> Result<Shared> {
         let port = address.parse::<u16>().map(|port| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port));
         let address: SocketAddr = match port {
@@ -65,7 +65,8 @@ impl Shared {
         let listener = TcpListener::bind(address).with_context(|| format!("--metrics {address}"))?;
         let address = listener.local_addr().unwrap_or(address);
         say!("holdup: metrics at http://{address}/metrics");
-        // Other machines call this one as they like; nothing on the way is between them and the metrics then.
+        // Remote clients may use any host name for this machine. Then the `Host` header does not protect the
+        // metrics.
         let hosts = if address.ip().is_loopback() { Hosts::Loopback(address.port()) } else { Hosts::Any };
         let metrics = Arc::new(Mutex::new(Metrics::new(triggers)));
         Ok(Shared { metrics, listener: Arc::new(listener), hosts })

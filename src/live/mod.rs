@@ -1,5 +1,5 @@
-//! Looking at what a flight recorder holds while it goes on: at the end of each interval what came in it is handed to a thread that
-//! makes a [`Moment`] of it, for a screen, lines or metrics. The recorder never waits for that thread.
+//! Live view of a running flight recorder. At the end of each interval, its events are handed to a thread
+//! that makes a [`Moment`] for a screen, lines or metrics. The recorder never waits for that thread.
 
 mod looker;
 pub mod metrics;
@@ -28,33 +28,33 @@ use looker::Looker;
 /// Takes each moment.
 pub type Look = Box<dyn FnMut(&Moment) + Send>;
 
-/// What is looked at, how often, and by whom.
+/// Configuration of the live view: interval, consumers, metrics.
 pub struct Plan {
     /// Length of an interval.
     pub every: Duration,
-    /// Those who look, in order.
+    /// The consumers of moments, called in order.
     pub looks: Vec<Look>,
     /// One of them has seen enough.
     pub stop: Arc<AtomicBool>,
     /// Counts what fires and is saved, too.
     pub metrics: Option<metrics::Shared>,
-    /// What runtimes' code is for.
+    /// Descriptors of runtimes.
     pub descriptors: Descriptors,
 }
 
 /// One interval as the recorder hands it over.
 pub struct Stretch {
-    /// Its events.
+    /// Events of the interval.
     pub cut: Cut<Mark>,
-    /// Stacks that were told since the last one.
+    /// Stacks recorded since the previous interval.
     pub stacks: Vec<RawStack>,
-    /// All stacks are told anew since then.
+    /// Whether the recorder has repeated all stacks since the previous interval.
     pub is_anew: bool,
-    /// What was spent up to its end, in all.
+    /// Total cost up to the end of the interval.
     pub spent: Cost,
     /// Where its processes' files are.
     pub roots: Roots,
-    /// Intervals before it that nobody had time for.
+    /// Number of preceding intervals that were skipped because the consumers were busy.
     pub skipped: u64,
 }
 
@@ -74,7 +74,7 @@ pub struct Live {
 }
 
 impl Live {
-    /// `manifest`: what the recordings say. Nothing is looked at before [`Live::begin`].
+    /// `manifest`: the manifest of the recordings. Intervals start with [`Live::begin`].
     pub fn new(plan: Plan, manifest: Manifest) -> Live {
         Live {
             every: Span(plan.every.as_nanos() as u64),
@@ -94,7 +94,8 @@ impl Live {
     pub fn begin(&mut self, at: Timestamp) -> Result<()> {
         (self.from, self.due) = (at, at + self.every);
         let Some((plan, manifest)) = self.plan.take() else { return Ok(()) };
-        // One that waits while another is looked at: more would only be older.
+        // At most one interval is queued while another one is evaluated. A longer queue would only make the
+        // view older.
         let (sender, stretches) = sync_channel::<Stretch>(1);
         let Plan { mut looks, descriptors, metrics, .. } = plan;
         if let Some(metrics) = metrics {
@@ -114,7 +115,7 @@ impl Live {
         Ok(())
     }
 
-    /// Somebody has seen enough.
+    /// Whether a consumer has asked to stop.
     pub fn is_over(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
@@ -129,17 +130,17 @@ impl Live {
         self.from
     }
 
-    /// Remembers a stack: it is told once, however long it is seen.
+    /// Keeps a stack. Each stack is recorded only once.
     pub fn stack(&mut self, stack: &RawStack) {
         self.stacks.push(stack.clone());
     }
 
-    /// All stacks are told anew from now on.
+    /// From now on the recorder repeats all stacks.
     pub fn stacks_begin_anew(&mut self) {
         self.is_anew = true;
     }
 
-    /// Hands over the interval that is over now, if there is one; the next begins behind it.
+    /// Hands over the interval if it has ended. The next interval begins at its end.
     pub fn hand_over(&mut self, now: Timestamp, (cut, spent, roots): (Option<Cut<Mark>>, Cost, Roots)) {
         while self.due <= now {
             self.due = self.due + self.every;
@@ -163,7 +164,7 @@ impl Live {
         }
     }
 
-    /// Waits until what was handed over is seen, and all who look have ended.
+    /// Waits until the handed-over intervals are evaluated and all consumers have finished.
     pub fn finish(&mut self) {
         self.plan = None;
         self.sender = None;

@@ -1,4 +1,4 @@
-//! What is seen of an interval is what a recording of that interval says.
+//! The live view of an interval equals the report of a recording of the same interval.
 
 use holdup_events::recording::ring::{EventRing, Keep};
 use holdup_events::recording::{self, JournalWriter};
@@ -70,7 +70,7 @@ fn an_interval_says_what_its_recording_says() {
     }
 }
 
-/// What samples do not divide is exact, however a run is cut into intervals.
+/// Values that do not depend on samples are exact for any division of a run into intervals.
 #[test]
 fn intervals_add_up_to_the_whole() {
     for seed in 0..10 {

@@ -12,7 +12,7 @@ use holdup_events::tables::ALLOCATION_LIBRARY;
 
 use super::program;
 
-/// As built from `preload/`; empty where no C compiler was there.
+/// The library built from `preload/`. Empty if the build had no C compiler.
 const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libholdup_allocs.so"));
 /// Where programs of other users may read and execute it, too.
 const PLACES: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
@@ -30,7 +30,7 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Makes it ready for a command, one byte in `every_bytes` to be drawn.
+    /// Prepares the library for a command, with one sample per `every_bytes` bytes.
     pub fn prepare(every_bytes: u64, command: &[OsString]) -> Result<Sampler> {
         let mut sampler = Sampler {
             every_bytes,
@@ -58,12 +58,12 @@ impl Sampler {
         self.folder.is_some().then_some(self.library.as_path())
     }
 
-    /// Why nothing is drawn; empty if it is.
+    /// Why allocations are not sampled. Empty if they are.
     pub fn missing(&self) -> &str {
         &self.missing
     }
 
-    /// What changes in the program's environment; `others` is what is loaded into it without us.
+    /// Changes to the program's environment. `others` is the user's own `LD_PRELOAD`.
     pub fn environment(&self, others: Option<OsString>) -> Vec<(OsString, OsString)> {
         let Some(library) = self.library() else { return Vec::new() };
         let mut all = library.as_os_str().to_owned();
@@ -75,7 +75,7 @@ impl Sampler {
         vec![("LD_PRELOAD".into(), all), ("HOLDUP_ALLOCS".into(), every.into())]
     }
 
-    /// A process that lives on has it loaded, and hands it on to what it starts.
+    /// Whether a living process still has the library mapped. It would pass the library on to its children.
     fn is_used(&self) -> bool {
         let path = self.library.to_string_lossy();
         let maps = |entry: fs::DirEntry| fs::read(entry.path().join("maps")).unwrap_or_default();
@@ -100,7 +100,7 @@ fn place() -> Result<PathBuf> {
     for place in PLACES.iter().filter(|place| may_execute(place)) {
         for number in 0..100 {
             let folder = Path::new(place).join(format!("holdup-allocs-{}-{number}", std::process::id()));
-            // As it is made: nobody else puts anything into it.
+            // The folder must be new, so that no other user has files in it.
             match fs::DirBuilder::new().mode(0o755).create(&folder) {
                 Ok(()) => {
                     // What the creator's mask took.
@@ -156,7 +156,7 @@ fn why_not(command: &OsStr) -> Option<String> {
     Some(format!("{name} {why}: no allocation is drawn"))
 }
 
-/// Of a script: what runs it.
+/// Returns the interpreter of a script.
 fn interpreter(script: &Path) -> Option<PathBuf> {
     let mut line = Vec::new();
     let file = File::open(script).ok()?;

@@ -50,7 +50,7 @@ impl Backends {
         self.current
     }
 
-    /// Why no higher backend records; empty on the highest.
+    /// Why no better backend records. Empty for the best one.
     pub fn reason(&self) -> String {
         match self.reasons.is_empty() && self.asked && self.current != Rung::Bpf {
             true => "asked for with --backend".to_owned(),
@@ -107,10 +107,10 @@ fn one_line(error: &anyhow::Error) -> String {
     text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
 }
 
-/// Runs the program of `subject` without a recording, and prints why there is none.
+/// Runs the program of `subject` without a recording, and prints the reason.
 ///
 /// # Errors
-/// `why`, if `subject` is no program of ours; the program cannot be run.
+/// `why` if `subject` has no program to start, or an error if the program cannot be run.
 pub fn run_unrecorded(subject: Subject, why: anyhow::Error) -> Result<Ending> {
     let Subject::Run(held, _) = subject else { return Err(why) };
     say!("holdup: nothing is recorded: {}; the program runs without", one_line(&why));

@@ -1,5 +1,6 @@
-//! Stacks of threads that were blocked before the recording began: copied part by part, because a kernel program hands over
-//! little at a time, and one frame may be larger (CPython's `select` keeps 48 KiB on its stack).
+//! Stacks of threads that were blocked before the recording began. They are copied in parts, because a BPF
+//! program passes on little data at a time. A single frame may be larger: CPython's `select` has 48 KiB on
+//! its stack.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +10,12 @@ use holdup_decode::wire::WireDecoder;
 use holdup_events::Event;
 use holdup_events::event::RawStack;
 
-/// Parts of one stack at the most.
+/// Maximum number of parts per stack.
 const PARTS_MAX: u32 = 5;
-/// So many stacks get more than a part: what is held meanwhile is bounded.
+/// Maximum number of stacks with more than one part, which bounds the memory use.
 const LONG_STACKS_MAX: usize = 400;
 
-/// Passes on the stack of each thread that is blocked now; gives how many records were unreadable.
+/// Passes on the stack of each blocked thread. Returns the number of unreadable records.
 pub fn stacks(session: &mut Session, decoder: &mut WireDecoder, sink: &mut dyn FnMut(Event)) -> Result<u64> {
     let mut long: BTreeMap<u64, RawStack> = BTreeMap::new();
     let mut bad_records = 0;
@@ -39,7 +40,7 @@ pub fn stacks(session: &mut Session, decoder: &mut WireDecoder, sink: &mut dyn F
     Ok(bad_records)
 }
 
-/// Whether it may go on behind what was copied.
+/// Whether the copied part is full, so that the stack may be longer.
 fn is_full(stack: &RawStack) -> bool {
     stack.raw.as_ref().is_some_and(|raw| raw.bytes.len() >= BLOCKED_STACK_BYTES as usize)
 }
@@ -72,7 +73,7 @@ mod tests {
         let mut long = BTreeMap::from([(7, stack(7, 100, &[1, 2])), (8, stack(8, 100, &[1, 2]))]);
         assert!(append(&mut long, stack(7, 100, &[3]), 2));
         assert_eq!(long[&7].raw.as_ref().unwrap().bytes, [1, 2, 3]);
-        // It went on meanwhile, or a part is missing, or nobody asked.
+        // The thread has run, a part is missing, or the stack was not requested.
         assert!(!append(&mut long, stack(8, 96, &[3]), 2));
         assert!(!append(&mut long, stack(8, 100, &[3]), 4));
         assert!(!append(&mut long, stack(9, 100, &[3]), 2));

@@ -1,4 +1,4 @@
-//! The highest rung: the loop that drains BPF's rings into the journal.
+//! The best backend: the loop that drains BPF's rings into the journal.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -43,7 +43,8 @@ const FILL_TO_GO_ON: f64 = 1.0 / 64.0;
 /// Looks for processes below an attached one, until no more are found.
 const TREE_PASSES_MAX: u32 = 5;
 const FLUSH_EVERY: Duration = Duration::from_millis(250);
-/// Records may come so much too late, and four times that, before they are out of order ([`holdup_decode::reorder::HORIZON`]).
+/// A drain longer than this is repeated. Records that are late by this time, plus four times as much, still
+/// stay in order ([`holdup_decode::reorder::HORIZON`]).
 const KEPT_LONG: Duration = Duration::from_millis(200);
 /// Where each drain takes as long, all of them are this process's own work.
 const DRAINS_MAX: u32 = 4;
@@ -73,11 +74,12 @@ pub(super) struct Loop {
     pub(super) counts: KernelCounts,
     faults: FaultWindows,
     returned: ReturnedCpus,
-    /// What is said of the source of allocations: wanted, and why there are none.
+    /// Note on the source of allocations: whether it was requested, and why it has no samples.
     allocations: Option<String>,
     counting: Counting,
     rings: RingFeed,
-    /// What the recording may cost; 0 where stacks are not drawn to keep to it.
+    /// CPU time that the recording may use (percent of all CPUs). 0 if stacks are not sampled to stay within
+    /// it.
     pub(super) budget_percent: f64,
     /// See [`Loop::keep_up`].
     urgent: bool,
@@ -130,7 +132,7 @@ fn open(options: &Options) -> Result<(Session, std::io::Result<MappingFeed>)> {
     Ok((session, mappings))
 }
 
-/// A recording whose programs are attached; the program to be recorded does not run yet.
+/// A recording with attached BPF programs. The recorded program does not run yet.
 pub struct Ready {
     recording: Loop,
     budget: Budget,
@@ -139,10 +141,10 @@ pub struct Ready {
     mappings_missing: String,
 }
 
-/// Loads and attaches everything. All that may fail is done here, before the program runs.
+/// Loads and attaches everything. All fallible steps happen here, before the program runs.
 ///
 /// # Errors
-/// The kernel refuses something; whatever was made is taken back.
+/// If the kernel refuses a step. Everything already set up is removed.
 pub fn prepare(subject: &Subject, recorder: Recorder) -> Result<Ready> {
     let counting = Counting::choose(&recorder.options);
     let mut options = options(subject, &recorder, &counting);
@@ -225,7 +227,7 @@ impl Ready {
     }
 }
 
-/// What is going to be mapped: the program, and the library that looks at allocations.
+/// Files that will be mapped: the program and the library that samples allocations.
 fn programs<'a>(
     program: Option<&'a OsStr>,
     allocations: Option<&'a Sampler>,
@@ -234,7 +236,7 @@ fn programs<'a>(
     program.into_iter().chain(library.map(|library| library.as_os_str()))
 }
 
-/// A command begins; a recording of others ends by signals to this process.
+/// Starts the command. A recording of other processes ends by signals to this process.
 fn let_go(subject: Subject) -> Result<Watched> {
     let watched = match subject {
         Subject::Run(held, _) => return Ok(Watched::Child(held.release()?)),
@@ -262,7 +264,7 @@ fn root_pid(subject: &Subject) -> Option<u32> {
     }
 }
 
-/// What the kernel programs are to do.
+/// Returns the options of the BPF programs.
 fn options(subject: &Subject, recorder: &Recorder, counting: &Counting) -> Options {
     Options {
         target: match subject {
@@ -286,7 +288,8 @@ fn options(subject: &Subject, recorder: &Recorder, counting: &Counting) -> Optio
 }
 
 impl Loop {
-    /// What the targets have mapped already. A held child still has our own image: its exec will tell.
+    /// Reads the targets' existing mappings. A held child still has our own image. Its exec will report its
+    /// mappings.
     fn know_mappings(&mut self, subject: &Subject) -> Result<()> {
         let pids: Vec<u32> = match subject {
             Subject::Run(..) => Vec::new(),
@@ -313,8 +316,8 @@ impl Loop {
         known.into_iter().for_each(|mapping| self.journal.push(&Event::Mapping(mapping)));
     }
 
-    /// What an attached process has started already belongs to it. Before the programs see forks and once more
-    /// when they do: then none slips through.
+    /// Adds the existing descendants of an attached process to the targets. Called before the BPF programs
+    /// see forks, and again afterwards, so that none is missed.
     fn take_descendants(&mut self, subject: &Subject) -> Result<()> {
         let Subject::Attach { pid, only: false } = subject else { return Ok(()) };
         for _ in 0..TREE_PASSES_MAX {
@@ -388,7 +391,7 @@ impl Loop {
         }
     }
 
-    /// What the kernel programs cost so far, and what is done for them at each page fault.
+    /// Returns the cost of the BPF programs so far, including the work per page fault.
     pub(super) fn probe_cost(&self) -> ProbeCost {
         let probes = self.session.cost();
         ProbeCost { total_ns: probes.total_ns + self.faults.cost_ns(&self.session), ..probes }
@@ -414,7 +417,7 @@ impl Loop {
         }
     }
 
-    /// Hands over changed mappings; `true` if there were any.
+    /// Passes changed mappings on. Returns whether there were any.
     fn tell_stack_tables(&mut self) -> bool {
         let changed = self.mappings.as_mut().map(MappingFeed::take_changed).unwrap_or_default();
         let any = !changed.is_empty();
@@ -427,8 +430,8 @@ impl Loop {
         any
     }
 
-    /// What is looked at next is told as of now: what came before is told before, even if this process was kept from its CPU
-    /// while it drained.
+    /// Drains the rings up to now, so that earlier records precede a following snapshot. This holds even if
+    /// this process was preempted while it drained.
     pub(super) fn drain_to_now(&mut self) {
         for _ in 0..DRAINS_MAX {
             let begun = Instant::now();
@@ -440,8 +443,9 @@ impl Loop {
         }
     }
 
-    /// Definitions and mappings are few and come in rings of their own: merged into the records by time, so
-    /// that the journal stays nearly sorted even when the recorder was kept from its CPU for long.
+    /// Drains the rings. Definitions and mappings are rare and have rings of their own. They are merged into
+    /// the records by time, so that the journal stays nearly sorted even if the recorder was preempted for
+    /// long.
     fn drain(&mut self) -> usize {
         let Loop {
             session,
@@ -458,7 +462,7 @@ impl Loop {
             ..
         } = self;
         let mut early = Vec::new();
-        // Of what happens from now on, the definitions may come too late.
+        // Records from now on may precede their definitions.
         session.mark_records();
         let mut drained = session.drain_definitions(&mut |record| {
             let taken = decoder.decode(record, &mut |mut event| {
@@ -485,7 +489,7 @@ impl Loop {
         let mut early = early.into_iter().peekable();
         drained += session.drain_records(&mut |record| {
             let taken = decoder.decode_seen(record, &mut |event| {
-                // Looked at where it lies: nearly always there is none.
+                // Peeks at each record: an earlier event is almost never pending.
                 while early.peek().is_some_and(|earlier| earlier.at() <= event.at())
                     && let Some(earlier) = early.next()
                 {
@@ -500,7 +504,7 @@ impl Loop {
         drained
     }
 
-    /// What every thread is and does now. `with_stacks`: also where those that are blocked already are.
+    /// Records the state of every thread. `with_stacks`: also the stacks of threads that are blocked already.
     pub(super) fn snapshot(&mut self, with_stacks: bool) -> Result<()> {
         let Loop { session, decoder, targets, launcher, journal, bad_records, .. } = self;
         let mut stacks = BTreeSet::new();
@@ -547,7 +551,8 @@ impl Loop {
             self.counts.finish(&self.session, &mut self.decoder, &mut |event| self.journal.push(&event));
         let Loop { session, mappings, targets, journal, .. } = &mut self;
         returned_cpus::look(session, mappings.as_mut(), targets, &mut |event| journal.push(&event));
-        // To detach takes a while, on a busy machine a fifth of a second, in which less and less is seen of programs that go on.
+        // Detaching takes up to 0.2 s on a busy machine, while programs are removed one by one. The recording
+        // ends before that.
         let end_ns = lower::now().0;
         // Work after the end disturbs no thread of the recording.
         let before_end = super::cost_since(before);
@@ -557,7 +562,7 @@ impl Loop {
         let samples_missing = self.session.samples_missing().join("; ");
         self.session.detach();
         while self.drain() > 0 {}
-        // Rings were told of meanwhile, too.
+        // Rings were also reported during the detach.
         let rings =
             self.rings.finish((&self.targets, Timestamp(end_ns)), &mut |event| self.journal.push(&event));
         self.save_last(Timestamp(end_ns));
@@ -615,7 +620,7 @@ impl Loop {
         }
     }
 
-    /// What is read of maps once it has all happened.
+    /// Reads the maps whose content is complete only at the end.
     fn tell_at_the_end(&mut self, end: Timestamp) {
         self.span_probes.end(&mut self.session, end, &mut |event| self.journal.push(&event));
         self.drain();
@@ -638,7 +643,8 @@ impl Loop {
         }
     }
 
-    /// Records lost behind the last one received leave no gap: the kernel's own count tells.
+    /// Records lost after the last received one leave no gap in the numbering. They are taken from the
+    /// kernel's own count.
     fn account_losses(&mut self, lost: &[u64; STREAMS.len()], end_ns: u64) {
         for ((name, lost), seen) in STREAMS.iter().zip(lost).zip(self.decoder.lost()) {
             let missing = lost.saturating_sub(seen);
@@ -659,7 +665,7 @@ fn said(name: &str, active: bool, missing: String) -> SourceState {
     SourceState { name: name.to_owned(), active, missing, ..SourceState::default() }
 }
 
-/// What came by each source; one may have two streams.
+/// Returns the events received per source. One source may have two streams.
 pub(super) fn recorded_streams(counters: &Counters) -> Vec<SourceState> {
     let mut sources: Vec<SourceState> = Vec::new();
     for ((name, records), lost) in STREAMS.iter().zip(counters.records).zip(counters.lost) {
@@ -717,7 +723,7 @@ fn give_stack(event: &mut Event, stacks: &BTreeSet<u64>) {
     }
 }
 
-/// What the kernel refused.
+/// Adds the features that the kernel refused.
 fn tell_missing(session: &Session, sources: &mut Vec<SourceState>) {
     let stacks = session.stacks_missing();
     if !stacks.is_empty() {

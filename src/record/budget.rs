@@ -1,7 +1,8 @@
-//! Keeping to the budget: how many stacks of blocking threads and of wakers may be taken, by what they cost just now.
+//! Budget control: determines the number of stacks of blocking threads and of wakers from their recent cost.
 //!
-//! Each of the two may use half of what is left besides the rest of the recording's cost, and what the other
-//! leaves of its half: twice what the other used last is kept for it, so that it can grow.
+//! The rest of the recording's cost is subtracted first. Each of the two kinds may use half of the remainder,
+//! plus the unused part of the other kind's half. Twice the other kind's last use is reserved for it, so that
+//! it can grow.
 
 use std::time::{Duration, Instant};
 
@@ -9,11 +10,11 @@ use holdup_capture::bpf::{ProbeCost, STACK_WINDOW};
 
 /// How often the share is adjusted.
 const EVERY: Duration = Duration::from_millis(100);
-/// What a stack costs before one was timed (ns).
+/// Assumed cost of a stack before the first measurement (ns).
 const STACK_NS: f64 = 1_500.0;
 /// Stacks get this share of the budget even where switches alone use it up: a sample is worth more than none.
 const LEAST_SHARE: f64 = 0.1;
-/// Of what the other kind of stacks used last, so much is kept for it.
+/// Factor of the other kind's last use that is reserved for it.
 const KEPT_FOR_OTHER: f64 = 2.0;
 
 /// Adjusts the number of stacks a window and CPU.
@@ -24,7 +25,7 @@ pub struct Budget {
     adjusted: Instant,
     /// At the last adjustment.
     before: Spent,
-    /// What was left then besides what cannot be left out.
+    /// Share of the budget that was left for optional work (0 to 1).
     left: f64,
 }
 
@@ -34,7 +35,7 @@ struct Spent {
     recorder_ns: u64,
 }
 
-/// What one kind of stacks costs.
+/// Cost of one kind of stacks.
 #[derive(Clone, Copy, Debug)]
 struct StackCost {
     /// One stack (ns).
@@ -68,18 +69,18 @@ impl Budget {
         stacks_that_fit(self.share, 0.0, [StackCost { mean_ns: STACK_NS, used_ns }; 2])
     }
 
-    /// The program begins to run now: what was spent until then, to make ready, is not its recording's.
+    /// The program starts now. The cost of the preparation before does not count.
     pub fn begin(&mut self, probes: ProbeCost, recorder_ns: u64) {
         self.adjusted = Instant::now();
         self.before = Spent { probes, recorder_ns };
     }
 
-    /// It is time to adjust.
+    /// Whether an adjustment is due.
     pub fn is_due(&self) -> bool {
         self.adjusted.elapsed() >= EVERY
     }
 
-    /// The new numbers, given what was spent in all.
+    /// Returns the new numbers of stacks per window and CPU, for the given total cost.
     pub fn adjust(&mut self, probes: ProbeCost, recorder_ns: u64) -> [u32; 2] {
         let windows = self.adjusted.elapsed().as_secs_f64() / STACK_WINDOW.as_secs_f64() * self.cpus;
         let windows = windows.max(1.0);
@@ -105,7 +106,7 @@ impl Budget {
     }
 }
 
-/// What is left of a window of one CPU besides `others_ns`.
+/// Returns the budget left in a window of one CPU after `others_ns` (ns).
 fn left_ns(share: f64, others_ns: f64) -> f64 {
     let allowed_ns = share * STACK_WINDOW.as_nanos() as f64;
     (allowed_ns - others_ns).max(allowed_ns * LEAST_SHARE)
@@ -145,7 +146,7 @@ mod tests {
         // Both want all: half each, in time.
         let both = [cost(1_000.0, 100_000.0), cost(500.0, 100_000.0)];
         assert_eq!(stacks_that_fit(0.02, 0.0, both), [100, 200]);
-        // What wakers leave is for those that block; wakers keep their half, should they need it.
+        // Blocking threads get what wakers leave unused. Wakers keep their half in case they need it.
         let few = [cost(1_000.0, 170_000.0), cost(1_000.0, 10_000.0)];
         assert_eq!(stacks_that_fit(0.02, 0.0, few), [180, 100]);
     }

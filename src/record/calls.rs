@@ -1,5 +1,5 @@
-//! Every syscall counted exactly (`--syscalls`): the sums of the kernel programs are read about once a second, so that
-//! rates over time are known and a killed recorder has told most of it; the rest at the end.
+//! Exact counts of all syscalls (`--syscalls`). The sums of the BPF programs are read about once per second.
+//! This gives rates over time, and a killed recorder loses at most the last interval.
 
 use holdup_capture::bpf::{CALL_MAPS, CountFrom, Session};
 use holdup_capture::lower;
@@ -12,7 +12,7 @@ use super::skipped_runs;
 
 const NAME: &str = "syscalls";
 const EVERY_NS: u64 = 1_000_000_000;
-/// Reading may take this part of the time at the most.
+/// Reading may use at most 1/200 of the time.
 const READING_PART: u64 = 200;
 /// In the order of [`CALL_MAPS`].
 pub const MAPS: [CallMap; 6] =
@@ -25,9 +25,9 @@ pub struct Calls {
     begin_ns: u64,
     told_ns: u64,
     next_ns: u64,
-    /// A call's time before any program looked at syscalls (ns).
+    /// Duration of a syscall before any program is attached to syscalls (ns).
     bare_ns: f64,
-    /// By how much it is longer since, whoever calls (ns).
+    /// Added duration of each syscall since, for all callers (ns).
     longer_ns: f64,
     calls: u64,
     /// Runs of the programs that the kernel had left out when counting began.
@@ -52,7 +52,8 @@ impl Calls {
         }
     }
 
-    /// The programs are attached, the program does not run yet; `runs`: it is to be started.
+    /// Called when the BPF programs are attached and the program does not run yet. `runs`: holdup starts the
+    /// program.
     pub fn begin(&mut self, session: &Session, runs: bool) {
         if !self.wanted {
             return;
@@ -67,7 +68,7 @@ impl Calls {
         (self.told_ns, self.next_ns) = (self.begin_ns, self.begin_ns + EVERY_NS);
     }
 
-    /// Reads the sums if it is time to. `sink` gets what is new.
+    /// Reads the sums if a read is due. `sink` receives the changes.
     pub fn step(&mut self, session: &Session, sink: &mut dyn FnMut(Event)) {
         let now = lower::now().0;
         if !self.wanted || now < self.next_ns {
@@ -79,7 +80,8 @@ impl Calls {
         self.next_ns = now + EVERY_NS.max(took_ns.saturating_mul(READING_PART));
     }
 
-    /// The recording has just ended: reads what is left. Says how it went, and what the kernel's longer way into syscalls took (ns).
+    /// Reads the last sums after the end of the recording. Returns the state of the source, and the CPU time
+    /// that the kernel's longer syscall entry took (ns).
     pub fn finish(
         &mut self,
         session: &Session,

@@ -1,5 +1,5 @@
-//! What was made before and can be made again, on disk, in `$XDG_CACHE_HOME/holdup`: of binaries by build id names and unwind
-//! tables, of recordings what the viewer answered. May be deleted at any time.
+//! Cache on disk in `$XDG_CACHE_HOME/holdup`: names and unwind tables of binaries by build id, and the
+//! viewer's answers about recordings. It may be deleted at any time.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::Write;
@@ -11,7 +11,7 @@ use std::{env, process};
 /// Beyond this the files that were not used for longest go.
 const BYTES_MAX: u64 = 512 << 20;
 
-/// Of this layout; then a checksum of what follows.
+/// Version of this layout. A checksum of the content follows.
 const HEAD: &[u8] = b"holdup cache 1\n";
 
 /// Where the user's caches are.
@@ -27,8 +27,8 @@ pub struct DiskCache {
 }
 
 impl DiskCache {
-    /// Ours, of things of one `kind`. Root writes nothing into another's home, where sudo has left it in `HOME`; nobody believes what others
-    /// may write.
+    /// Returns our cache for items of one `kind`. Root writes no files into another user's home, even if sudo
+    /// has left it in `HOME`. Files that other users may write are not trusted.
     pub fn own(kind: &str) -> Option<DiskCache> {
         let system = PathBuf::from("/var/cache");
         let mut homes = cache_home().into_iter().chain([system]);
@@ -36,7 +36,7 @@ impl DiskCache {
         is_ours(&directory).then_some(DiskCache { directory })
     }
 
-    /// What was written under `key`, if it is whole.
+    /// Returns the content of `key`, if it is complete.
     pub fn read(&self, key: &str) -> Option<Vec<u8>> {
         let path = self.directory.join(key);
         let mut bytes = fs::read(&path).ok()?;
@@ -53,7 +53,7 @@ impl DiskCache {
         Some(bytes)
     }
 
-    /// Writes whole or not at all: another recorder may read meanwhile. A cache that cannot be written is none.
+    /// Writes atomically, because another recorder may read at the same time. A failure to write is ignored.
     pub fn write(&self, key: &str, bytes: &[u8]) {
         let temporary = self.directory.join(format!("{key}.{}", process::id()));
         let _ = DirBuilder::new().recursive(true).mode(0o700).create(&self.directory);

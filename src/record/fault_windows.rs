@@ -1,8 +1,10 @@
-//! When page faults are drawn, with their stacks: all the time, unless there are so many that this would make them slower by
-//! more than a part of the budget; then in windows, one at a random place in each stretch of half a second.
+//! Windows for sampling page faults with their stacks. Faults are sampled all the time while the slowdown
+//! stays below a part of the budget. Otherwise they are sampled in one window at a random place in each
+//! stretch of 0.5 s.
 //!
-//! Counts of faults do not come from here: the kernel keeps them anyway (`kernel_counts.rs`). A fault drawn in a window stands for
-//! as many times more as the stretch is longer than the window, so that busy and quiet times weigh what they are.
+//! Counts of faults come from the kernel's own counters instead (`kernel_counts.rs`). The weight of a fault
+//! sampled in a window is multiplied by stretch length / window length, so that busy and quiet times keep
+//! their weights.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,19 +14,22 @@ use holdup_capture::lower;
 
 use super::random::Random;
 
-/// This part of the budget may go into drawing faults, on the CPU that has the most of them: who faults there pays for it.
+/// Part of the budget that sampling faults may use, on the CPU with the most faults. The faulting thread pays
+/// the cost.
 const BUDGET_PART: f64 = 0.2;
-/// By how much drawing makes a fault slower, before it was tried (ns); 90 to 130 on a virtual machine.
+/// Assumed slowdown of a fault by sampling, before it is measured (ns). It is 90 to 130 ns on a virtual
+/// machine.
 const FAULT_NS: f64 = 110.0;
-/// After so many of them it is tried: that takes some 3 ms, and they have taken more.
+/// Number of faults after which the slowdown is measured. The measurement takes 3 ms, less than these faults
+/// took.
 const TRIED_FROM: u64 = 50_000;
 const FIRST_LOOK_NS: u64 = 10_000_000;
-/// Between looks at how many there are, while they are drawn all the time.
+/// Interval for checking the number of faults while all of them are sampled.
 const LOOK_NS: u64 = 100_000_000;
 const STRETCH_NS: u64 = 500_000_000;
-/// A shorter window says too little for what opening it costs.
+/// A shorter window yields too few samples for the cost of opening it.
 const LENGTH_MIN_NS: u64 = 2_000_000;
-/// Faults drawn in a window on the CPU that has the most of them.
+/// Sampled faults per window, on the CPU with the most faults.
 const DRAWS: f64 = 100.0;
 /// Windows that would be this part of the time are open all of it.
 const ALWAYS_PART: f64 = 0.5;
@@ -33,7 +38,7 @@ const ALWAYS_PART: f64 = 0.5;
 pub struct FaultWindows {
     /// How much slower a CPU may become (0 to 1).
     allowed: f64,
-    /// What drawing costs a fault (ns), and whether that was tried.
+    /// Slowdown of a fault by sampling (ns), and whether it was measured.
     fault_ns: f64,
     tried: bool,
     state: State,
@@ -44,11 +49,11 @@ pub struct FaultWindows {
 enum State {
     /// Never, or no more.
     Off,
-    /// Since `counted` was looked at; to be looked at again at `look_ns`.
+    /// Open all the time. `counted` is the last count, the next one is due at `look_ns`.
     Always { look_ns: u64, counted: Counted },
     /// To be opened at `at_ns`, or for all the time if there is no window.
     Shut { at_ns: u64, window: Option<Placed> },
-    /// Until the window's end; the stretch goes on for `rest_ns`.
+    /// Open until `until_ns`. The stretch continues for `rest_ns` afterwards.
     Open { until_ns: u64, rest_ns: u64, counted: Counted },
 }
 
@@ -56,9 +61,9 @@ enum State {
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Placed {
     length_ns: u64,
-    /// Of the stretch behind it.
+    /// Rest of the stretch after the window.
     rest_ns: u64,
-    /// One fault in so many is to be drawn.
+    /// Samples one fault in this number.
     every: u64,
 }
 
@@ -82,7 +87,7 @@ impl Counted {
 }
 
 impl FaultWindows {
-    /// For `budget` percent; nothing is drawn if it is 0.
+    /// For a budget in percent. With 0, faults are not sampled.
     pub fn new(budget: f64) -> FaultWindows {
         FaultWindows {
             allowed: budget / 100.0 * BUDGET_PART,
@@ -129,12 +134,13 @@ impl FaultWindows {
         pause.min(Duration::from_nanos(next.saturating_sub(lower::now().0)))
     }
 
-    /// What drawing has cost the programs so far, beside the kernel program's own time (ns of CPU time).
+    /// Returns the cost of sampling for the programs so far, in addition to the BPF program's own time (ns of
+    /// CPU time).
     pub fn cost_ns(&self, session: &Session) -> f64 {
         session.faults_counted().values().sum::<u64>() as f64 * self.fault_ns
     }
 
-    /// Why none, or no more, were drawn; empty if they were.
+    /// Why sampling of faults failed or stopped. Empty if it did not.
     pub fn missing(&self) -> &str {
         &self.missing
     }
@@ -193,7 +199,7 @@ impl FaultWindows {
         }
     }
 
-    /// Whether it could be done; if not, it is not tried again.
+    /// Sets the window. Returns whether that succeeded. After a failure, sampling is off.
     fn set(&mut self, session: &mut Session, window: Option<FaultWindow>) -> bool {
         let done = session.draw_faults(window);
         if let Err(error) = &done {
@@ -203,8 +209,8 @@ impl FaultWindows {
     }
 }
 
-/// What lies before a window in its stretch (ns), and the window, which is `part` of it, for so many faults in a nanosecond;
-/// `random` is in 0..1.
+/// Returns the time before a window in its stretch (ns), and the window. `part` is the window's share of the
+/// stretch, `rate` is in faults per ns, `random` is in 0..1.
 fn placed((part, rate): (f64, f64), random: f64) -> (u64, Placed) {
     let length_ns = ((STRETCH_NS as f64 * part) as u64).clamp(LENGTH_MIN_NS, STRETCH_NS);
     let room_ns = STRETCH_NS - length_ns;
@@ -226,7 +232,7 @@ mod tests {
 
     #[test]
     fn many_faults_are_drawn_in_windows_that_keep_to_their_part() {
-        // 600,000 faults a second would cost 6 %; 0.4 are allowed.
+        // 600,000 faults per second would cost 6 %. The limit is 0.4 %.
         let mut windows = windows();
         windows.place(0.0006, 1_000_000_000);
         let State::Shut { at_ns, window: Some(placed) } = windows.state else { panic!("always") };

@@ -21,14 +21,16 @@ use super::disk_cache::{DiskCache, cache_home};
 use super::generated_code::CodeKept;
 use super::roots::Roots;
 
-/// Files as the recorded processes saw them, while they live or their root was kept; else as we see them.
+/// Files as the recorded processes saw them, while the processes live or their root was kept. Otherwise as
+/// this process sees them.
 pub struct OwnFiles<'a> {
     roots: &'a Roots,
     start_ns: u64,
     start_unix_ns: u64,
-    /// The program was started by us: what is older is not its own.
+    /// Whether holdup started the program. Then older processes are not the program's.
     is_run: bool,
-    /// The machine was not started anew since: processes' numbers, and the kernel's code in user space, are what they were.
+    /// Whether this is the boot of the recording: PIDs, and the kernel's code in user space (vDSO), are still
+    /// the same.
     is_this_boot: bool,
     cache: Option<DiskCache>,
 }
@@ -47,7 +49,7 @@ impl<'a> OwnFiles<'a> {
         }
     }
 
-    /// Since the recording was made the machine has not been started anew, nor is it another.
+    /// Whether the recording was made on this machine since its last boot.
     pub fn are_of_this_boot(&self) -> bool {
         self.is_this_boot
     }
@@ -55,7 +57,7 @@ impl<'a> OwnFiles<'a> {
     /// Directories that may be the root of process `pid`, likeliest first.
     fn roots_of(&self, pid: u32) -> Vec<PathBuf> {
         if !self.is_this_boot {
-            // Somebody else has that number now.
+            // The PID may belong to another process now.
             return vec![PathBuf::from("/")];
         }
         let mut roots = vec![PathBuf::from(format!("/proc/{}/root", procfs::shown_as(pid)))];
@@ -84,13 +86,14 @@ fn modified(file: &File) -> Option<SystemTime> {
     file.metadata().ok()?.modified().ok()
 }
 
-/// As [`open_regular`], where nobody asks why not.
+/// Like [`open_regular`], without the error.
 pub fn open(path: &Path) -> Option<File> {
     open_regular(path).ok()
 }
 
-/// Opens a regular file. A fifo or a device in its place, which any process may put there, is not opened at all: to open it may wait for
-/// ever, or do something (a watchdog is armed by it). So what is there is looked at first, and then opened without its name.
+/// Opens a regular file. Any process may put a FIFO or a device in its place. Opening those may block forever
+/// or have side effects (opening a watchdog arms it). Therefore the file's type is checked through `O_PATH`,
+/// and the same inode is opened afterwards.
 pub fn open_regular(path: &Path) -> io::Result<File> {
     let found = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path)?;
     if !found.metadata()?.is_file() {
@@ -99,10 +102,10 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
     File::open(format!("/proc/self/fd/{}", found.as_raw_fd()))
 }
 
-/// Maps it, so that of a gigabyte of debug information only what is looked at is read.
+/// Maps the file, so that of a gigabyte of debug information only the used parts are read.
 pub fn map(file: &File) -> Option<Bytes> {
-    // SAFETY: the bytes are only ever read, as foreign ones. Where the file is cut short meanwhile, they turn to
-    // zeros (`shrunk`).
+    // SAFETY: the bytes are only read, as untrusted input. If the file is truncated at the same time, they
+    // turn to zeros (`shrunk`).
     let mapped = unsafe { memmap2::Mmap::map(file) }.ok()?;
     Some(Arc::new(mapped))
 }
@@ -141,7 +144,7 @@ impl Files for OwnFiles<'_> {
     fn debug(&self, wanted: &DebugFile<'_>, take: &mut dyn FnMut(Bytes) -> bool) {
         let places = debug_places(wanted);
         let mut roots = self.roots_of(wanted.pid);
-        // Who has no debug files of its own may be helped by ours: the build id tells.
+        // A process in a container without debug files can use the host's: the build id must match.
         if !wanted.build_id.is_empty() && !roots.contains(&PathBuf::from("/")) {
             roots.push(PathBuf::from("/"));
         }
@@ -190,9 +193,10 @@ impl Files for OwnFiles<'_> {
     }
 }
 
-/// Only what living processes have mapped, and no file that takes long to read: for what has to be known while they run.
+/// Only files that living processes have mapped, and only small ones. For names that are needed during the
+/// recording.
 pub struct LiveFiles {
-    /// What was read of code that no file holds.
+    /// Code read from memory without a file.
     pub generated: CodeKept,
 }
 
@@ -215,7 +219,8 @@ impl Files for LiveFiles {
     }
 }
 
-/// What a living process has mapped as `path` at these addresses can be had though it was deleted or replaced.
+/// Returns the paths of the file that a living process has mapped as `path` at these addresses. A deleted or
+/// replaced file is found, too.
 pub fn living(pid: u32, (start, end): (u64, u64), path: &str) -> Vec<PathBuf> {
     let pid = procfs::shown_as(pid);
     let mapped = format!("/proc/{pid}/map_files/{start:x}-{end:x}");
@@ -253,8 +258,8 @@ fn debuginfod_cached(build_id: &[u8]) -> Option<PathBuf> {
     (!build_id.is_empty()).then(|| home.join(hex(build_id)).join("debuginfo"))
 }
 
-/// Asks the servers that the user has named, by elfutils' own client: it keeps what it fetches, and what is not to
-/// be had, and obeys `DEBUGINFOD_TIMEOUT`.
+/// Queries the user's debuginfod servers with elfutils' client. It caches files and failures, and obeys
+/// `DEBUGINFOD_TIMEOUT`.
 fn debuginfod_fetched(wanted: &DebugFile<'_>) -> Option<PathBuf> {
     if wanted.build_id.is_empty() || env::var_os("DEBUGINFOD_URLS").is_none_or(|urls| urls.is_empty()) {
         return None;

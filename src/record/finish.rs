@@ -17,9 +17,9 @@ use super::roots::Roots;
 
 /// Files whose code has no names that are listed, the most frequent first.
 const NOTES_MAX: usize = 6;
-/// Name of the source that says so.
+/// Name of the source that reports missing symbols.
 const SYMBOLS: &str = "symbols";
-/// The source that says of how many samples it is not known what memory they touched.
+/// Name of the source that reports samples whose memory access is unknown.
 const TOUCHED_MEMORY: &str = "touched-memory";
 
 /// Makes the tables of the recording in `dir` from its journal, and completes it with `manifest`. What the journal
@@ -73,8 +73,8 @@ pub fn recover(from: &Path, to: &Path) -> Result<()> {
     complete(tables, &mut catalogue, &mut manifest, &files)
 }
 
-/// `dropped` is a loss of everything behind the last event. Chunks overlap in time: it may begin before events that are there, and
-/// comes behind all of them, because it concerns every thread that they name.
+/// `dropped` is a loss of everything after the last event. Chunks overlap in time, so the loss may begin
+/// before existing events. It is added after all of them, because it concerns every thread that they name.
 fn build(
     (events, dropped): (impl Iterator<Item = Event>, Option<Loss>),
     manifest: &Manifest,
@@ -100,7 +100,7 @@ fn complete(
     manifest: &mut Manifest,
     files: &OwnFiles<'_>,
 ) -> Result<()> {
-    // Where the kernel lies is drawn anew each time that it starts.
+    // The kernel's load address is random at each boot (KASLR).
     let kallsyms = match files.are_of_this_boot() {
         true => std::fs::read_to_string("/proc/kallsyms").unwrap_or_default(),
         false => String::new(),
@@ -109,7 +109,7 @@ fn complete(
     write_small(tables, catalogue, manifest, &named)
 }
 
-/// Walks what is left to walk, and names it with `files` and the kernel's symbols.
+/// Unwinds the remaining stacks, and names them with `files` and the kernel's symbols.
 pub fn name(
     catalogue: &mut Catalogue,
     manifest: &mut Manifest,
@@ -136,7 +136,7 @@ pub fn name_with(
     named
 }
 
-/// Makes stacks and frames of addresses, and says in the manifest what it could not.
+/// Makes stacks and frames from addresses, and adds notes about failures to the manifest.
 pub type Naming<'a> = dyn Fn(&mut Catalogue, &mut Manifest) -> (Stacks, Frames) + 'a;
 
 /// Makes the tables of a recording made elsewhere, whose events are in the journal in `dir`.
@@ -179,12 +179,13 @@ fn write_small(
     Ok(())
 }
 
-/// Of a smaller share of the samples nothing is said.
+/// Share of unreadable samples below which no note is made.
 const UNREAD_SHARE_MIN: f64 = 0.01;
 /// Files that are named.
 const UNREAD_PATHS_MAX: usize = 3;
 
-/// Where samples do not tell what memory was touched, no shared line is found.
+/// Returns a note if the accessed memory of many samples is unknown. Shared cache lines cannot be found
+/// there.
 fn untold_memory(unread: &Unread) -> Option<SourceState> {
     let mut by_path: Vec<(&String, u64)> =
         unread.by_path.iter().map(|(path, count)| (path, *count)).collect();
@@ -209,7 +210,7 @@ fn untold_memory(unread: &Unread) -> Option<SourceState> {
     })
 }
 
-/// What could not be named is said where a reader looks for what is missing.
+/// Returns unresolved names as a source's note, where users look for missing data.
 fn naming(notes: &[String]) -> Option<SourceState> {
     let rest = notes.len().saturating_sub(NOTES_MAX);
     let more = (rest > 0).then(|| format!("and {rest} more"));

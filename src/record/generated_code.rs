@@ -1,4 +1,5 @@
-//! Code that runtimes made, read from the memory of processes while they live: it is in no file, and gone with them.
+//! Code that runtimes generated, read from the memory of living processes. It is in no file, and is lost when
+//! the process exits.
 
 use std::collections::HashMap;
 use std::io;
@@ -8,23 +9,23 @@ use std::time::{Duration, Instant};
 use holdup_capture::process_memory;
 use holdup_decode::accesses::GeneratedCode;
 
-/// What is read at a time (bytes): a power of two.
+/// Size of a read (bytes), a power of two.
 const PIECE_BYTES: u64 = 4096;
-/// So many pieces are kept at the most, of all processes and with what was there before (16 MiB); the half that was read longest ago
-/// goes first.
+/// Maximum number of pieces of all processes, including earlier versions (16 MiB). Beyond it, the half that
+/// was read longest ago is dropped.
 const PIECES_MAX: usize = 4096;
 /// A piece that is still sampled is read again after so long: runtimes put other code in its place.
 const READ_EVERY: Duration = Duration::from_secs(1);
-/// Where so many were there in turn, nothing is told of any.
+/// A piece with this number of versions is not used.
 const VERSIONS_MAX: usize = 8;
-/// Places in a piece that are told apart.
+/// Maximum number of recorded places per piece.
 const PLACES_MAX: usize = 512;
 
-/// What was at a place in turn.
+/// The versions of code at an address.
 struct Piece {
     read: Instant,
     versions: Vec<Vec<u8>>,
-    /// Where threads were seen, and what was there then: a number of `versions`.
+    /// Instruction pointers at which threads were seen, and the index into `versions` at that time.
     places: HashMap<u64, usize>,
 }
 
@@ -33,7 +34,7 @@ impl Piece {
         self.versions.len() < VERSIONS_MAX
     }
 
-    /// What was there last time was long ago, or before a thread came to this place.
+    /// Whether the last read is long ago, or a thread was seen at a new place since.
     fn is_old(&self, ip: u64, now: Instant) -> bool {
         let is_new = !self.places.contains_key(&ip) && self.places.len() < PLACES_MAX;
         self.is_steady() && (is_new || now - self.read >= READ_EVERY)
@@ -57,7 +58,7 @@ impl Pieces {
     }
 }
 
-/// The pieces, shared between who reads them and who asks later.
+/// The pieces, shared between the thread that reads them and later queries.
 #[derive(Clone, Default)]
 pub struct CodeKept(Arc<Mutex<Pieces>>);
 
@@ -91,7 +92,7 @@ impl CodeKept {
         Ok(())
     }
 
-    /// What was around an address in turn since a thread was seen there first.
+    /// Returns the versions of the code around an address since a thread was first seen there.
     pub fn around(&self, tgid: u32, ip: u64) -> Vec<GeneratedCode> {
         let pieces = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known: Vec<(u64, &Piece)> =
@@ -114,7 +115,7 @@ fn around(ip: u64) -> impl Iterator<Item = u64> {
     [middle.checked_sub(PIECE_BYTES), Some(middle), middle.checked_add(PIECE_BYTES)].into_iter().flatten()
 }
 
-/// The piece at `address`, of which memory from `from` to `until` is there to be read; the rest is zeros.
+/// Reads the piece at `address`. Only `from` to `until` is readable memory, the rest is zeros.
 fn read(tgid: u32, (address, from, until): (u64, u64, u64)) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; PIECE_BYTES as usize];
     let inside = (from - address) as usize..(until - address) as usize;
@@ -122,7 +123,8 @@ fn read(tgid: u32, (address, from, until): (u64, u64, u64)) -> io::Result<Vec<u8
     Ok(bytes)
 }
 
-/// Pieces side by side, each as it was in that turn since a thread was seen at `ip`, or last.
+/// Joins adjacent pieces, each in its version `turn` since a thread was first seen at `ip`, or in its last
+/// version.
 fn joined(known: &[(u64, &Piece)], ip: u64, turn: usize) -> GeneratedCode {
     let version = |piece: &Piece| {
         let first = piece.places.get(&ip).copied().unwrap_or(0);
@@ -151,7 +153,7 @@ mod tests {
         fn set(&mut self, address: u64, byte: u8) {
             let into = (address - self.0.as_ptr() as u64) as usize;
             self.0[into] = byte;
-            // Whoever reads it is not seen by the compiler.
+            // Another thread reads the bytes, which the compiler cannot see.
             std::hint::black_box(&self.0);
         }
 
@@ -165,7 +167,7 @@ mod tests {
         let (mut pages, kept) = (Pages::new(), CodeKept::default());
         let (own, start) = (std::process::id(), pages.start());
         pages.note(&kept, start + 100);
-        // Other code is made beside it before a thread is seen there.
+        // Other code is written next to it before a thread runs there.
         pages.set(start + 2000, 0xc3);
         pages.note(&kept, start + 2000);
         let [before, after] = <[GeneratedCode; 2]>::try_from(kept.around(own, start + 100)).unwrap();

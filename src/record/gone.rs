@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use super::process_exists;
 
-/// How far apart the looks are. What is still to come of a process that was missing twice is not much.
+/// Interval between checks. A process that is missing twice has almost no pending events.
 const EVERY: Duration = Duration::from_secs(10);
 
 /// The looks of one recording.
 pub struct Gone {
     looked: Instant,
-    /// Who was not there the last time.
+    /// Processes missing at the previous check.
     missing: BTreeSet<u32>,
 }
 
@@ -22,7 +22,7 @@ impl Default for Gone {
 }
 
 impl Gone {
-    /// Takes those out of `processes` who are gone, if it is time to look.
+    /// If a check is due, removes exited processes from `processes`.
     pub fn step(&mut self, processes: &mut BTreeSet<u32>) {
         if self.looked.elapsed() >= EVERY {
             self.looked = Instant::now();

@@ -1,4 +1,4 @@
-//! `--counters`: which hardware counters are read beside samples, and what is said where there are none.
+//! `--counters`: the hardware counters read with samples, and the reason if there are none.
 
 use holdup_capture::bpf::{COUNTERS_MAX, Counter, USUAL};
 use holdup_events::recording::SourceState;
@@ -7,11 +7,11 @@ use crate::cli::RecordArgs;
 
 /// The source's name.
 pub const SOURCE: &str = "hardware-counters";
-/// Those that are usual, where the machine has them.
+/// The default counters, if the machine has them.
 const AUTO: &str = "auto";
 const NONE: &str = "none";
 
-/// What is counted, and why not what was wanted.
+/// The counters, and why requested ones are missing.
 #[derive(Debug, Default)]
 pub struct Counting {
     pub counters: Vec<Counter>,
@@ -19,7 +19,7 @@ pub struct Counting {
 }
 
 impl Counting {
-    /// Tries what was asked for; without samples there is nothing to read them at.
+    /// Tries the requested counters. Without samples there are none, because they are read with samples.
     pub fn choose(options: &RecordArgs) -> Counting {
         if options.freq == 0 {
             return Counting::default();
@@ -57,7 +57,8 @@ impl Counting {
         self.counters.iter().map(|counter| counter.name).collect()
     }
 
-    /// What is said of them in the recording; `refused`: why they could not begin after all, or empty.
+    /// Returns the state of the source for the recording. `refused`: why the counters could not be started,
+    /// or empty.
     pub fn source(&self, refused: &str) -> Option<SourceState> {
         let missing = self.missing.iter().map(String::as_str).chain([refused]);
         (!self.counters.is_empty() || !self.missing.is_empty()).then(|| SourceState {
@@ -102,7 +103,7 @@ mod tests {
         let counting = Counting::asked(&["page-faults".to_owned()]);
         let source = counting.source("").unwrap();
         assert!(source.active != counting.counters.is_empty() && source.active == source.missing.is_empty());
-        // What was there when it was tried, and is refused when it should begin.
+        // A counter that passed the test but was refused at the start.
         let late = counting.source("no descriptors left").unwrap();
         assert!(!late.active && late.missing.ends_with("no descriptors left"), "{late:?}");
         // With all that is usual or with none of it.

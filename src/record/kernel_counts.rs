@@ -1,6 +1,6 @@
-//! What the kernel counts of threads, CPUs and the network anyway: page faults, shootdowns, the time of CPUs by kind, connections
-//! that were tried again. Looked at about once a second, so that rates over time are known and a killed recorder has told most of
-//! it, and at the end.
+//! Counters that the kernel keeps for threads, CPUs and the network: page faults, TLB shootdowns, CPU time by
+//! kind, retried connections. They are read about once per second and at the end. This gives rates over time,
+//! and a killed recorder has lost little.
 
 use holdup_capture::bpf::Session;
 use holdup_capture::network_counts::NetworkCounts;
@@ -10,7 +10,7 @@ use holdup_decode::wire::WireDecoder;
 use holdup_events::{CpuId, Event, Loss, Timestamp};
 
 const EVERY_NS: u64 = 1_000_000_000;
-/// Looking may take this part of the time at the most.
+/// Reading may use at most 1/500 of the time.
 const LOOKING_PART: u64 = 500;
 
 /// The looks of one recording.
@@ -25,12 +25,12 @@ pub struct KernelCounts {
 }
 
 impl KernelCounts {
-    /// With those of the network of a process; of holdup's own if none is said.
+    /// Includes the network counters of a process, by default of holdup itself.
     pub fn of(pid: Option<u32>) -> KernelCounts {
         KernelCounts { network: NetworkCounts::of(pid), ..KernelCounts::default() }
     }
 
-    /// The program does not run yet, or not for the recording: what was counted before is not its.
+    /// Takes the baseline: counts from before the recording are subtracted.
     pub fn begin(&mut self, session: &Session, decoder: &mut WireDecoder) {
         self.begin_ns = lower::now().0;
         self.look(session, decoder, &mut |_| {});
@@ -38,7 +38,7 @@ impl KernelCounts {
         self.next_ns = self.begin_ns + EVERY_NS;
     }
 
-    /// Looks, if it is time to. `sink` gets what is new.
+    /// Reads the counters if a read is due. `sink` receives the changes.
     pub fn step(&mut self, session: &Session, decoder: &mut WireDecoder, sink: &mut dyn FnMut(Event)) {
         let now = lower::now().0;
         if now < self.next_ns {
@@ -50,7 +50,7 @@ impl KernelCounts {
         self.next_ns = now + EVERY_NS.max(took_ns.saturating_mul(LOOKING_PART));
     }
 
-    /// The last look; says why there is nothing of what could not be read.
+    /// Reads for the last time. Returns the reasons for unreadable counters.
     pub fn finish(
         &mut self,
         session: &Session,
@@ -75,10 +75,10 @@ impl KernelCounts {
         missing.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("; ")
     }
 
-    /// Passes on what is new now.
+    /// Passes on the changes since the last read.
     pub fn look(&mut self, session: &Session, decoder: &mut WireDecoder, sink: &mut dyn FnMut(Event)) {
         let threads = session.thread_counts(&mut |record| {
-            // Of one size and kind, by our own program.
+            // Decoding cannot fail: our own BPF program writes records of a fixed size and kind.
             let _ = decoder.decode(record, sink);
         });
         let at = lower::now();

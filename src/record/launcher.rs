@@ -1,5 +1,5 @@
-//! What the held child is until it becomes the program: our own image, waiting to be released. The program never had
-//! these frames, so no stack is told of them; the kernel's are kept.
+//! The held child before its exec has our own image, and waits to be released. Its user frames are not the
+//! program's and are dropped from stacks. Kernel frames are kept.
 
 use holdup_events::Event;
 use holdup_events::event::LifecycleChange;
@@ -16,7 +16,7 @@ impl Launcher {
         Launcher { pid }
     }
 
-    /// Takes our own frames off; `false` if nothing is left of the event.
+    /// Removes our own frames from a stack. Returns `false` if no frame is left.
     pub fn pass(&mut self, event: &mut Event) -> bool {
         match event {
             Event::Lifecycle(change) if self.pid == Some(change.tgid) => {

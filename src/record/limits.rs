@@ -1,4 +1,5 @@
-//! What control groups allow the recorded processes: looked at again and again, since a process may be moved, and a limit changed.
+//! Limits of the recorded processes' control groups. They are read repeatedly, since processes may be moved
+//! and limits changed.
 
 use std::collections::BTreeSet;
 
@@ -13,13 +14,13 @@ const FIRST_NS: u64 = 100_000_000;
 /// ... and the others are as far apart as those at counts.
 const EVERY_NS: u64 = 1_000_000_000;
 
-/// So many processes are looked at each time: a handful of small files each.
+/// Number of processes checked per read, with a few small files each.
 const AT_ONCE: usize = 32;
 
 /// The looks of one recording.
 #[derive(Default)]
 pub struct GroupLimits {
-    /// When the next one is due (ns); 0 before the first call.
+    /// When the next read is due (ns). 0 before the first call.
     next_ns: u64,
     /// Which process was the last, where there are too many.
     last: u32,
@@ -38,7 +39,7 @@ impl GroupLimits {
         }
     }
 
-    /// Looks at some of the processes, at others next time.
+    /// Checks some of the processes, and the others at the next call.
     fn look(&mut self, targets: &BTreeSet<u32>, of: impl Fn(&str) -> Limits, sink: &mut dyn FnMut(Event)) {
         let behind = targets.range(self.last.saturating_add(1)..).chain(targets.range(..=self.last));
         let round: Vec<u32> = behind.take(AT_ONCE).copied().collect();

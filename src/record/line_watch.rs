@@ -1,5 +1,6 @@
-//! Hardware watchpoints on lines that samples say are shared (`decode/accesses/suspects`), while the program runs: who touches
-//! which bytes, as the CPU saw it. In a thread of its own, one line at a time, for a moment, within a part of the budget.
+//! Hardware watchpoints on cache lines that samples show as shared (`decode/accesses/suspects`). They record
+//! the bytes that each thread accesses, as seen by the CPU. A separate thread watches one line at a time for
+//! a short time, within a part of the budget.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -21,13 +22,13 @@ use super::files::LiveFiles;
 use super::generated_code::CodeKept;
 use super::process_exists;
 
-/// This part of the budget may go into what hits cost the program.
+/// Part of the budget that the program may pay for hits.
 const BUDGET_PART: f64 = 0.1;
-/// Of each thread at each place.
+/// Maximum number of hits of each thread at each place.
 const HITS: u32 = 4;
-/// So many threads of a line are watched at the most, the first by samples.
+/// Maximum number of watched threads per line, those with the most samples first.
 const THREADS_MAX: usize = 6;
-/// How long: threads that have to wait for a CPU come to it meanwhile.
+/// Duration of a watch, long enough for runnable threads to get a CPU.
 const WATCH: Duration = Duration::from_millis(20);
 /// Between looks for a suspect.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -45,7 +46,7 @@ enum Told {
 /// The watchpoints of a recording.
 pub struct LineWatch {
     sender: Option<Sender<Told>>,
-    /// Not handed over yet: to wake the other thread costs more than what it does with one of them.
+    /// Samples not handed over yet: waking the other thread costs more than processing one sample.
     samples: Vec<Sample>,
     seen: Receiver<Event>,
     worker: Option<JoinHandle<Vec<String>>>,
@@ -53,10 +54,11 @@ pub struct LineWatch {
 }
 
 impl LineWatch {
-    /// For `budget` percent of `cpus`; nothing is watched if it is 0. Code that no file holds is read into `generated`.
+    /// For `budget` percent of `cpus`. With 0, no line is watched. Code without a file is read into
+    /// `generated`.
     ///
     /// # Errors
-    /// No thread can be started.
+    /// If the thread cannot be started.
     pub fn start(budget: f64, cpus: usize, generated: CodeKept) -> io::Result<LineWatch> {
         let (sender, told) = channel();
         let (out, seen) = channel();
@@ -83,7 +85,7 @@ impl LineWatch {
         Ok(LineWatch { sender, samples: Vec::new(), seen, worker, events: 0 })
     }
 
-    /// Takes what tells of memory that is touched.
+    /// Collects samples, which show accesses to memory.
     pub fn note(&mut self, event: &Event) {
         if let (Some(_), Event::Sample(sample)) = (&self.sender, event)
             && sample.registers.is_some()
@@ -92,14 +94,14 @@ impl LineWatch {
         }
     }
 
-    /// Tells what a process maps now; nothing if it is gone.
+    /// Passes on the current mappings of a process. Empty if it has exited.
     pub fn process(&self, tgid: u32, mappings: &[RawMapping]) {
         if let Some(sender) = &self.sender {
             let _ = sender.send(Told::Process(tgid, mappings.to_vec()));
         }
     }
 
-    /// Hands over what was noted, and on what was seen since.
+    /// Hands over the collected samples, and passes on the hits recorded since the last call.
     pub fn step(&mut self, out: &mut dyn FnMut(Event)) {
         if let Some(sender) = &self.sender
             && !self.samples.is_empty()
@@ -112,7 +114,7 @@ impl LineWatch {
         }
     }
 
-    /// Ends it; what is to be said of it, if anything came of it.
+    /// Ends the watch. Returns the state of the source if there were events or problems.
     pub fn finish(&mut self, out: &mut dyn FnMut(Event)) -> Option<SourceState> {
         self.sender = None;
         let problems = self.worker.take().and_then(|worker| worker.join().ok()).unwrap_or_default();
@@ -156,7 +158,7 @@ impl Watcher<'_> {
     fn work(&mut self, told: &Receiver<Told>, out: &Sender<Event>) {
         while self.listen(told, Instant::now() + LOOK_EVERY) {
             let Some(suspect) = self.suspects.worst() else {
-                // Only what is told next can make one.
+                // Without suspects, wait for the next message.
                 let Ok(told) = told.recv() else { return };
                 self.take(told);
                 continue;
@@ -177,7 +179,7 @@ impl Watcher<'_> {
         }
     }
 
-    /// Takes what is told until then; `false` if nothing more will be.
+    /// Processes messages until `until`. Returns `false` if the sender has been dropped.
     fn listen(&mut self, told: &Receiver<Told>, until: Instant) -> bool {
         loop {
             match told.recv_timeout(until.saturating_duration_since(Instant::now())) {
@@ -196,7 +198,7 @@ impl Watcher<'_> {
     }
 
     fn mapped(&mut self, tgid: u32, mappings: Vec<RawMapping>) {
-        // By its number: here nobody needs a dense one.
+        // The PID serves as process id, because the ids need not be dense here.
         let process = ProcessId(tgid);
         self.accesses.remapped(process);
         let mapping = |raw| Mapping::of(process, raw);
@@ -233,7 +235,7 @@ impl Watcher<'_> {
         }
     }
 
-    /// Watches some threads at some places; `false` if the recording ends.
+    /// Watches some threads at some places. Returns `false` if the recording ends.
     fn watch(
         &mut self,
         suspect: &Suspect,

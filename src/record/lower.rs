@@ -1,4 +1,4 @@
-//! The lower rungs: the loop that drains them into the journal.
+//! The other backends (`perf`, `proc`): the loop that drains them into the journal.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use super::{Other, Outcome, Recorder, Subject, Tally, Watched};
 
 const FLUSH_EVERY: Duration = Duration::from_millis(250);
 
-/// A recording whose source is open; the program to be recorded does not run yet.
+/// A recording with an open source. The recorded program does not run yet.
 pub struct Ready {
     source: Box<dyn lower::Rung>,
     recorder: Recorder,
@@ -25,7 +25,7 @@ pub struct Ready {
 /// Opens a backend that needs no BPF.
 ///
 /// # Errors
-/// The kernel refuses it, or the process cannot be looked at.
+/// If the kernel refuses it, or the process cannot be observed.
 pub fn prepare(subject: &Subject, rung: Rung, recorder: Recorder) -> Result<Ready> {
     let (pid, mode) = match subject {
         Subject::Run(held, _) => (held.pid(), Mode::Run),

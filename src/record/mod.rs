@@ -59,7 +59,7 @@ use output::Output;
 use progress::Progress;
 pub use watching::watch;
 
-/// Whom to record.
+/// The recorded program, process or machine.
 pub enum Subject {
     /// A program that is started for it, held until everything is ready.
     Run(launch::Held, Beside),
@@ -75,7 +75,7 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// What was made ready beside the program; nothing of other subjects.
+    /// Takes the prepared helpers of the program. Empty for other subjects.
     fn take_beside(&mut self) -> Beside {
         match self {
             Subject::Run(_, beside) => std::mem::take(beside),
@@ -84,12 +84,12 @@ impl Subject {
     }
 }
 
-/// What was made ready beside a program that is started.
+/// Helpers prepared for a program that holdup starts.
 #[derive(Default)]
 pub struct Beside {
-    /// Where it may tell of its runtime.
+    /// Directory for the rings of runtime events.
     pub rings: Option<RingDirectory>,
-    /// What draws its allocations, if that is wanted.
+    /// The sampler of its allocations, if requested.
     pub allocations: Option<allocations::Sampler>,
 }
 
@@ -97,19 +97,19 @@ pub struct Beside {
 pub struct Recorded {
     /// Where it is.
     pub path: PathBuf,
-    /// It is still a journal: its tables could not be written.
+    /// Set if the tables could not be written and the recording is still a journal.
     pub unfinished: Option<Box<Unfinished>>,
     /// How the program ended, if it was run.
     pub ending: Option<Ending>,
 }
 
-/// What a recording lacks whose tables could not be written (a full disk).
+/// The parts of a recording whose tables could not be written, for example on a full disk.
 pub struct Unfinished {
     /// Why.
     pub error: anyhow::Error,
-    /// What its manifest would say.
+    /// The manifest that would have been written.
     pub manifest: Manifest,
-    /// What the journal had no room for.
+    /// Events that did not fit into the journal.
     pub dropped: Option<Loss>,
     /// Where its processes' files are.
     pub roots: roots::Roots,
@@ -123,18 +123,18 @@ struct Outcome {
     /// See [`Manifest::threads_seen`].
     threads_seen: u64,
     ending: Option<Ending>,
-    /// Of a command that ended.
+    /// Memory use of a command that has ended.
     memory: Option<MemoryUse>,
     cost: Cost,
     sources: Vec<SourceState>,
-    /// What the journal had no room for.
+    /// Events that did not fit into the journal.
     dropped: Option<Loss>,
     roots: roots::Roots,
 }
 
-/// What became of a recording.
+/// The result of [`record`].
 pub enum Done {
-    /// It was made.
+    /// A recording was made.
     Recorded(Recorded),
     /// The program ran without: no backend could be opened, or there was no place for the recording. Or a signal came before
     /// the recording began.
@@ -144,7 +144,8 @@ pub enum Done {
 /// Records `subject` until it ends, `length` is over, or the user stops it.
 ///
 /// # Errors
-/// A program cannot be run, or what the user asked for by name is not available; the program was not run then.
+/// If the program cannot be run, or an option that the user named is not available. In the second case the
+/// program was not run.
 pub fn record(
     mut subject: Subject,
     command: Vec<String>,
@@ -155,12 +156,12 @@ pub fn record(
     hardware::check(&options.counters).map_err(anyhow::Error::msg)?;
     let mut backends = Backends::choose(options.rung, &subject)?;
     let program = matches!(subject, Subject::Run(..)).then(|| command.first().map(OsString::from)).flatten();
-    // To open a backend takes a while: a signal meanwhile leaves nothing half made behind.
+    // Opening a backend takes a while. A signal during this time must not leave an incomplete recording.
     launch::watch_stopping_signals()?;
     // Until it is settled, nothing was recorded: nothing is left behind.
     let place = match place::begin(options.output.as_deref(), command.first().map_or("", String::as_str)) {
         Ok(place) => Rc::new(place),
-        // A place that the user named is a condition of the run; the usual one is not.
+        // Failure at a path that the user named is an error. Without one, the program runs unrecorded.
         Err(error) if options.output.is_none() => {
             return run_unrecorded(subject, error).map(Done::Unrecorded);
         }
@@ -251,7 +252,7 @@ impl Ready {
     }
 }
 
-/// Opens a backend; the program to be recorded does not run yet.
+/// Opens a backend. The recorded program does not run yet.
 fn prepare(subject: &Subject, rung: Rung, recorder: Recorder) -> Result<Ready> {
     match rung {
         Rung::Bpf => Ok(Ready::Bpf(Box::new(bpf::prepare(subject, recorder)?))),
@@ -272,7 +273,7 @@ fn reason(backends: &Backends, subject: &Subject) -> String {
 /// An option that the backend does not have, its source, and why.
 type Lacking = (&'static str, &'static str, &'static str);
 
-/// Writes what was recorded to its tables.
+/// Writes the recorded events to the tables.
 fn complete(
     outcome: Outcome,
     mut manifest: Manifest,
@@ -300,7 +301,7 @@ fn complete(
     Ok(Recorded { path, unfinished, ending: outcome.ending })
 }
 
-/// What was asked for that the rung does not have: the option, its source, and why.
+/// Returns the requested options that the backend lacks: option, source and reason.
 fn lacking(options: &RecordArgs, rung: Rung, draws_allocations: bool) -> Vec<Lacking> {
     let counted = options.counters.iter().any(|name| !matches!(name.as_str(), "auto" | "none"));
     let all = [
@@ -311,7 +312,7 @@ fn lacking(options: &RecordArgs, rung: Rung, draws_allocations: bool) -> Vec<Lac
     all.into_iter().filter(|(asked, _)| *asked && rung != Rung::Bpf).map(|(_, lacking)| lacking).collect()
 }
 
-/// What is known of a recording whose tables could not be written.
+/// Returns the parts of a recording whose tables could not be written.
 pub fn unfinished(
     path: &Path,
     error: anyhow::Error,
@@ -324,28 +325,28 @@ pub fn unfinished(
     Box::new(Unfinished { error: error.context(hint), manifest, dropped, roots })
 }
 
-/// What every rung's loop needs.
+/// Parameters of every backend's loop.
 struct Recorder {
     journal: Output,
     options: RecordArgs,
     length: Option<Duration>,
-    /// What will be run.
+    /// The program to run.
     program: Option<OsString>,
-    /// Where it may tell of its runtime.
+    /// Directory for the rings of runtime events.
     rings: Option<Rc<RingDirectory>>,
-    /// What draws its allocations.
+    /// The sampler of allocations.
     allocations: Option<Rc<allocations::Sampler>>,
-    /// What runtimes may be met.
+    /// Descriptors of runtimes.
     descriptors: Descriptors,
 }
 
-/// Starts the clock: tells from then on how much of `length`, if there is one, is left.
+/// Starts the clock. The returned function gives the rest of `length`, or the maximum without a length.
 fn start_clock(length: Option<Duration>) -> impl Fn() -> Duration {
     let started = Instant::now();
     move || length.map_or(Duration::MAX, |length| length.saturating_sub(started.elapsed()))
 }
 
-/// Whom we wait for.
+/// The subject whose end is awaited.
 enum Watched {
     Child(Child),
     Process(Other),
@@ -353,7 +354,8 @@ enum Watched {
 }
 
 impl Watched {
-    /// How it ended, if it has. Who was not our child has no status.
+    /// Returns how the subject ended, or `None` while it runs. Without a status if the process was not our
+    /// child.
     fn ended(&mut self) -> Option<Option<Ending>> {
         match self {
             Watched::Child(child) => child.try_wait().map(Some),
@@ -378,7 +380,7 @@ impl Watched {
         }
     }
 
-    /// What memory a program of ours took, if it has ended.
+    /// Returns the memory use of our program after its end.
     fn memory(&self) -> Option<MemoryUse> {
         match self {
             Watched::Child(child) => child.memory(),
@@ -399,7 +401,8 @@ impl Watched {
         }
     }
 
-    /// The user may stop an attached recording; a program of ours decides itself what a signal means.
+    /// Whether the user has stopped the recording of an attached process or the machine. A program that
+    /// holdup started handles signals itself.
     fn stopped(&self) -> bool {
         !matches!(self, Watched::Child(_)) && launch::asked_to_stop()
     }
@@ -422,8 +425,8 @@ impl Other {
     }
 }
 
-/// Whether a process is there and not a zombie; one whose first thread has ended lives in the others. Of one that is hidden, nothing tells
-/// whether it is a zombie.
+/// Whether a process exists and is no zombie. A process whose first thread has exited lives on in its other
+/// threads. For hidden processes, zombies cannot be detected.
 pub fn process_exists(pid: u32) -> bool {
     pid != 0 && (procfs::has_threads(pid, &[]) || procfs::is_hidden(pid))
 }
@@ -473,8 +476,8 @@ pub fn unix_ns() -> u64 {
         .map_or(0, |time| time.as_nanos() as u64)
 }
 
-/// CPU time and peak memory of this process so far. What was spent before the program began to run did not disturb it:
-/// the loops take the time at their start off.
+/// CPU time and peak memory of this process so far. The loops subtract the time spent before the program
+/// started, because it did not disturb the program.
 pub(crate) fn own_cost() -> Cost {
     // SAFETY: getrusage writes one struct of plain numbers.
     let usage = unsafe {
@@ -496,7 +499,7 @@ fn cost_since(before: &Cost) -> Cost {
     Cost { recorder_cpu_ns: now.recorder_cpu_ns.saturating_sub(before.recorder_cpu_ns), ..now }
 }
 
-/// Counts what goes into the journal.
+/// Counts of events pushed to the journal.
 #[derive(Default)]
 struct Tally {
     /// Threads of the program that were seen, whatever became of their events.

@@ -1,8 +1,9 @@
-//! How long the recorder sleeps between two looks at its rings: as long as they allow.
+//! Duration of the recorder's sleep between two drains: as long as the rings allow.
 //!
-//! Each wakeup costs a switch there and back with cold caches, far more than what it finds in a quiet ring. What must
-//! not wait wakes it: a new program, long records that fill their ring, the program's end. (Not each mapping: a wakeup is an
-//! interrupt that a program sends itself, 18 µs on a virtual machine, and some map thousands of times a second.)
+//! Each wakeup costs two context switches with cold caches, far more than processing the records of a quiet
+//! ring. Urgent events wake the recorder: a new program, large records that fill their ring, the program's
+//! end. Mappings do not, because some programs map thousands of times per second. A wakeup is an interrupt
+//! that the program sends to its own CPU (18 µs on a virtual machine).
 
 use std::time::Duration;
 
@@ -17,8 +18,8 @@ const SETTLED: Duration = Duration::from_secs(1);
 /// Where there are rings of runtimes, which are small: it is a third of one of theirs at 700,000 words a second.
 const SHORTER: Duration = Duration::from_millis(25);
 const RUNTIMES_HIGH: f64 = 1.0 / 32.0;
-/// Fuller rings than this at a look: the next one comes sooner. A recorder that is kept from its CPU for many naps loses
-/// nothing; each look less spares 0.1 ms and more.
+/// If a drain finds the rings fuller than this, the next one comes sooner. The rings have room for many
+/// missed naps of a preempted recorder. Each avoided drain saves at least 0.1 ms.
 const FILL_HIGH: f64 = 1.0 / 16.0;
 const FILL_LOW: f64 = 1.0 / 32.0;
 
@@ -27,7 +28,7 @@ pub struct Naps {
     longest: Duration,
 }
 
-/// What decides on the next nap.
+/// Measurements that determine the next sleep.
 #[derive(Clone, Copy, Debug)]
 pub struct Found {
     /// How full the rings were, from 0 to 1.
@@ -87,7 +88,8 @@ mod tests {
         assert_eq!(settled().next(Found { since_mapped: Duration::from_millis(300), ..QUIET }), USUAL);
     }
 
-    /// Whatever the rate, up to a full ring in 20 ms: no nap fills a ring by more than a tenth once the first looks are over.
+    /// For any rate up to a full ring in 20 ms: after the first drains, no sleep fills more than a tenth of a
+    /// ring.
     #[test]
     fn rings_that_fill_are_looked_at_sooner() {
         for full_in_ms in [20.0, 100.0, 700.0, 3_000.0, 60_000.0] {

@@ -25,15 +25,16 @@ impl Output {
         }
     }
 
-    /// The recording begins: who reads the journal of a recorder that died goes by it. A flight recorder has to know more.
+    /// Marks the start of the recording, which the recovery of a killed recorder's journal needs. A flight
+    /// recorder needs more than that.
     pub fn begin_at(&mut self, start: Timestamp) {
         if let Output::Journal(journal, _) = self {
             journal.begin_at(start);
         }
     }
 
-    /// Writes what has been pushed, where that goes to disk. Not before the program runs: from then on the recording is worth
-    /// more than the one that it replaces.
+    /// Writes pushed events to disk. Call it only when the program runs: from then on the new recording is
+    /// worth more than the one that it replaces.
     pub fn flush(&mut self) {
         if let Output::Journal(journal, place) = self {
             journal.flush();
@@ -41,7 +42,7 @@ impl Output {
         }
     }
 
-    /// What could not be written.
+    /// Events that could not be written.
     pub fn dropped(&self) -> Option<&Loss> {
         match self {
             Output::Journal(journal, _) => journal.dropped(),

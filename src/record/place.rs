@@ -10,10 +10,10 @@ use std::thread::JoinHandle;
 use anyhow::{Context, Result, bail};
 use holdup_events::recording::{RecordingError, journal, store};
 
-/// Recordings that nobody named are kept up to this size together.
+/// Maximum total size of unnamed recordings (bytes).
 const KEPT_BYTES: u64 = 4 << 30;
 
-/// Recordings say what programs do, with their command lines and paths: they are for who made them.
+/// Recordings contain command lines and paths, so only their owner may read them.
 const PRIVATE: u32 = 0o700;
 
 /// A directory that only its owner reads. The directory above must be there: a mistyped path makes no tree of directories.
@@ -42,7 +42,7 @@ pub fn check_above(path: &Path) -> Result<()> {
     }
 }
 
-/// The directory of unnamed recordings; made if it is not there.
+/// Returns the directory of unnamed recordings, and creates it if necessary.
 pub fn make_store() -> Result<PathBuf> {
     let directory = kept()?;
     fs::create_dir_all(&directory)
@@ -63,17 +63,18 @@ pub fn numbered(path: &Path, number: u32) -> PathBuf {
     path.with_file_name(format!("{stem}-{number}.{}", store::ENDING))
 }
 
-/// The directory of a recording that has begun. Until it is settled it goes if this does, and what it is to replace stays.
+/// The directory of a recording in progress. Until it is settled, dropping this removes it and keeps the
+/// recording that it would replace.
 pub struct Begun {
     /// Where it belongs.
     path: PathBuf,
     /// Where it was begun: there, or aside.
     at: PathBuf,
-    /// Says that somebody goes on with it.
+    /// Lock that marks the directory as in use.
     _held: Option<File>,
     /// Where it is for good.
     settled: RefCell<Option<PathBuf>>,
-    /// Removes what it replaced.
+    /// Thread that removes the replaced recording.
     remover: RefCell<Option<JoinHandle<()>>>,
 }
 
@@ -85,7 +86,7 @@ pub fn begin(named: Option<&Path>, command: &str) -> Result<Begun> {
     }
 }
 
-/// Begins one that nobody is to see before it is whole.
+/// Begins a recording that stays hidden until it is complete.
 pub fn begin_aside(named: Option<&Path>, command: &str) -> Result<Begun> {
     match named {
         Some(path) => begin_named(path, true),
@@ -93,7 +94,8 @@ pub fn begin_aside(named: Option<&Path>, command: &str) -> Result<Begun> {
     }
 }
 
-/// A recording that is there will be replaced, if nothing but it is there; anything else is left alone.
+/// An existing recording will be replaced if its directory contains nothing else. Any other file or directory
+/// is an error.
 fn begin_named(path: &Path, is_aside: bool) -> Result<Begun> {
     // A slash behind it would lead through a link.
     let path: PathBuf = path.components().collect();
@@ -127,7 +129,8 @@ fn refuse_others(path: &Path) -> Result<(), RecordingError> {
     }
 }
 
-/// Where what is to become `path` can be begun: who was killed before it was anything has left it there.
+/// Returns the path at which the replacement of `path` can be begun. Removes the remains of a killed recorder
+/// there.
 fn free_aside(path: &Path) -> Result<PathBuf> {
     let aside = store::aside(path);
     if is_there(&aside) {
@@ -187,7 +190,7 @@ impl Begun {
         &self.at
     }
 
-    /// It is worth keeping: puts it where it belongs, and gives that. What was there goes.
+    /// Moves the recording to its final path and returns that path. Removes the recording that it replaces.
     pub fn settle(&self) -> Result<PathBuf> {
         let mut settled = self.settled.borrow_mut();
         if settled.is_none() && self.at != self.path {
@@ -196,7 +199,8 @@ impl Begun {
         Ok(settled.get_or_insert_with(|| self.path.clone()).clone())
     }
 
-    /// The same, of what cannot be had again: if it cannot be put there, it stays beside it.
+    /// Like [`Begun::settle`], for a recording that cannot be repeated. If it cannot be moved to its path, it
+    /// gets a free name next to it.
     pub fn settle_anyhow(&self) -> PathBuf {
         self.settle().unwrap_or_else(|error| {
             let names = (1..1000).map(|number| numbered(&self.path, number));
@@ -222,7 +226,7 @@ impl Begun {
             let _ = fs::rename(&old, &self.path);
             return Err(error.into());
         }
-        // It may be large, and who records has no time.
+        // Removing a large recording takes long, so a separate thread does it.
         let remove = std::thread::Builder::new().name("remover".to_owned());
         let thread = remove.spawn(move || {
             let _ = store::remove(&old);
@@ -289,7 +293,7 @@ mod tests {
             drop(begun);
             assert_eq!((names(&scratch), names(&path)), (vec!["a.holdup".into()], vec!["journal".into()]));
         }
-        // What was left by who was killed is no hindrance.
+        // The remains of a killed recorder are replaced.
         make_new(&store::aside(&path)).unwrap();
         let begun = begin_named(&path, false).unwrap();
         fs::write(begun.at().join("manifest.json"), "{}").unwrap();

@@ -1,11 +1,11 @@
-//! Says on standard error what takes long before and after a recording: on a busy machine the kernel takes seconds to check BPF
-//! programs, and the recording's code and causes are looked up only when it has ended.
+//! Prints slow phases before and after a recording on standard error. On a busy machine the kernel takes
+//! seconds to verify BPF programs. Symbols and causes are only resolved after the recording.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What takes less is not mentioned.
+/// Shorter phases are not printed.
 const LONG: Duration = Duration::from_secs(2);
 
 /// Whether lines are wanted, and since when the command runs.
@@ -15,7 +15,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// The command starts. Without `is_wanted` nothing is said.
+    /// Called when the command starts. Prints nothing unless `is_wanted`.
     pub fn new(is_wanted: bool) -> Progress {
         Progress { is_wanted, started: Instant::now() }
     }
@@ -27,13 +27,13 @@ impl Progress {
         }
     }
 
-    /// Something is done until the result is dropped; `what` is printed if that takes long.
+    /// Starts a phase, which ends when the result is dropped. Prints `what` if it takes long.
     pub fn phase(&self, what: &'static str) -> Option<Phase> {
         self.is_wanted.then(|| Phase::start(LONG, move || say!("holdup: {what}")))
     }
 }
 
-/// What is said if the recording begins so long after the command.
+/// Returns the note if recording began this late after the command.
 fn began_late(after: Duration) -> Option<String> {
     (after > LONG).then(|| format!("recording began after {:.1} s of preparation", after.as_secs_f64()))
 }
@@ -46,7 +46,7 @@ pub struct Phase {
 }
 
 impl Phase {
-    /// Calls `tell` unless the phase ends within `long`. Where no thread can be started, nothing is said.
+    /// Calls `tell` unless the phase ends within `long`. If no thread can be started, nothing is printed.
     fn start(long: Duration, tell: impl FnOnce() + Send + 'static) -> Phase {
         let (end, ended) = channel();
         let wait = move || {

@@ -20,7 +20,7 @@ pub struct ReturnedCpus {
 }
 
 impl ReturnedCpus {
-    /// Looks for them about once a second. `sink` gets what is lost, and what `targets` have mapped meanwhile.
+    /// Checks about once per second. `sink` receives losses, and mappings of `targets` that were missed.
     pub fn step(
         &mut self,
         session: &mut Session,

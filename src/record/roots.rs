@@ -1,6 +1,6 @@
-//! What is kept open so that binaries can be read when processes are gone: the roots of those that see other files than
-//! we do (containers, chroot), files that ran, which may be replaced meanwhile (a program that is built anew), and code
-//! that runtimes made.
+//! Files kept open so that binaries can be read after processes have exited. They are the root directories of
+//! processes with other file systems (containers, chroot), and executed files, which a rebuild may replace.
+//! Also keeps code that runtimes generated.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -17,7 +17,7 @@ use super::runtime_names::NamesKept;
 /// Distinct roots that are kept open at most.
 const ROOTS_MAX: usize = 128;
 
-/// What tells two roots apart: the mount namespace, and the directory in it.
+/// Identity of a root: the mount namespace, and the directory in it.
 type Identity = (PathBuf, PathBuf);
 
 /// A file that was mapped.
@@ -34,14 +34,14 @@ pub struct KeptFile {
 /// Roots by process, and files.
 #[derive(Clone, Default)]
 pub struct Roots {
-    /// Ours; it does not change.
+    /// Our own root, which does not change.
     own: OnceLock<Option<Identity>>,
     open: BTreeMap<Identity, Arc<File>>,
     by_pid: BTreeMap<u32, (Identity, u32)>,
     files: Vec<KeptFile>,
-    /// What was read of code that no file holds.
+    /// Code read from memory without a file.
     pub generated: CodeKept,
-    /// What Java virtual machines call theirs.
+    /// Names read from Java virtual machines and CPython.
     pub runtime_names: NamesKept,
 }
 
@@ -60,7 +60,7 @@ fn innermost_pid(pid: u32) -> Option<u32> {
 }
 
 impl Roots {
-    /// Looks at a process that lives; one whose files are ours needs nothing.
+    /// Keeps the root of a living process. A process with our own root needs none.
     pub fn note(&mut self, pid: u32) {
         let own = self.own.get_or_init(|| identity("self")).as_ref();
         let shown = procfs::shown_as(pid);

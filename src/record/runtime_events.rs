@@ -17,7 +17,7 @@ use holdup_events::{Event, Timestamp};
 use super::{process_exists, program};
 use crate::cli::RuntimeEvents;
 
-/// How often rings are read at the most.
+/// Minimum interval between reads of the rings.
 const POLL_EVERY: Duration = Duration::from_millis(10);
 /// How often new rings are looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -25,13 +25,14 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 const SWEEP_EVERY: Duration = Duration::from_millis(500);
 /// A process's maps are asked so often for a ring: it is there before the program's first line.
 const TRIES_MAX: u32 = 20;
-/// Words of a command line that are looked at, and the largest file (bytes).
+/// Maximum number of words of a command line that are checked, and the maximum file size (bytes).
 const WORDS_MAX: usize = 16;
 const BINARY_MAX: u64 = 512 << 20;
-/// What is told while we read is not from the future.
+/// Events written during a read must not count as future timestamps.
 const AHEAD: holdup_events::Duration = holdup_events::Duration(1_000_000_000);
 
-/// A ring file, read by system calls: one that is cut short meanwhile must not kill the recorder.
+/// A ring file, read by syscalls: if it is truncated at the same time, the recorder must not be killed by
+/// SIGBUS.
 struct RingFile(File);
 
 impl ReadAt for RingFile {
@@ -47,7 +48,7 @@ impl ReadAt for RingFile {
     }
 }
 
-/// A directory for rings, if the command is to tell: it, or a word of it, is a program of OCaml 5.
+/// Returns a directory for rings if the command, or a word of it, is an OCaml 5 program.
 pub fn prepare(command: &[OsString], choice: RuntimeEvents) -> Option<RingDirectory> {
     let wanted = match choice {
         RuntimeEvents::Always => true,
@@ -91,18 +92,18 @@ fn map(path: &Path) -> Option<memmap2::Mmap> {
         return None;
     }
     super::shrunk::read_as_zeros();
-    // SAFETY: the bytes are only ever read, as foreign ones; where the file is cut short, they turn to zeros.
+    // SAFETY: the bytes are only read, as untrusted input. If the file is truncated, they turn to zeros.
     unsafe { memmap2::Mmap::map(&file) }.ok()
 }
 
 /// Reads the rings of a recording's processes.
 pub struct RingFeed {
     directory: Option<Rc<RingDirectory>>,
-    /// What was there before is not told.
+    /// Skip events from before the recording.
     attached: bool,
     from: Timestamp,
     rings: BTreeMap<u32, Rings<RingFile>>,
-    /// Of rings whose processes have ended.
+    /// Sums of rings whose processes have ended.
     ended: Tally,
     any_ended: bool,
     /// Files that are of another format.
@@ -114,7 +115,7 @@ pub struct RingFeed {
 }
 
 impl RingFeed {
-    /// For programs that tell into `directory`, or where their users wanted it.
+    /// For programs that write their rings to `directory`, or to a place that their users chose.
     pub fn new(directory: Option<Rc<RingDirectory>>, attached: bool, from: Timestamp) -> RingFeed {
         let now = Instant::now();
         RingFeed {
@@ -132,12 +133,12 @@ impl RingFeed {
         }
     }
 
-    /// The recording begins now: what rings told before is not of it.
+    /// Sets the start of the recording. Earlier events are dropped.
     pub fn begin(&mut self, from: Timestamp) {
         self.from = from;
     }
 
-    /// Takes what is new, if it is time to.
+    /// Reads new events if a read is due.
     pub fn step(&mut self, processes: &BTreeSet<u32>, sink: &mut dyn FnMut(Event)) {
         if self.looked.elapsed() >= LOOK_EVERY {
             self.look(processes);
@@ -153,7 +154,8 @@ impl RingFeed {
         }
     }
 
-    /// Of processes that have ended: the rest is read, and their files make room. A ring that finds none kills its program.
+    /// Reads the rest of the rings of ended processes and removes their files, which frees space. Without
+    /// space for its ring, a program is killed.
     fn sweep(&mut self, processes: &BTreeSet<u32>, sink: &mut dyn FnMut(Event)) {
         self.tries.retain(|pid, _| processes.contains(pid));
         // In a namespace of their own processes have other numbers for themselves than we have for them.
@@ -174,7 +176,8 @@ impl RingFeed {
         }
     }
 
-    /// Which part of the fullest ring (0 to 1) was filled between the last two looks; `None` if there is none.
+    /// Returns the fraction of the fullest ring (0 to 1) that was filled between the last two reads. `None`
+    /// without rings.
     pub fn fill(&self) -> Option<f64> {
         self.rings.values().map(|rings| rings.filled()).reduce(f64::max)
     }
@@ -192,7 +195,7 @@ impl RingFeed {
                 self.open(pid, &path);
             }
         }
-        // Those who were not asked by us may tell all the same.
+        // Programs may write rings without holdup's request.
         for pid in processes {
             let tries = self.tries.entry(*pid).or_default();
             if *tries >= TRIES_MAX || self.rings.contains_key(pid) {
@@ -204,7 +207,7 @@ impl RingFeed {
                     self.open(*pid, &path);
                 }
                 Ok(None) => *tries += 1,
-                // It is gone, or may not be asked.
+                // The process has exited, or may not be inspected.
                 Err(_) => *tries = TRIES_MAX,
             }
         }
@@ -228,8 +231,8 @@ impl RingFeed {
         }
     }
 
-    /// The recording is over: takes the rest until then, and removes what was made for it. Says what there was; nothing if
-    /// there was nothing to tell.
+    /// Reads the events up to the end of the recording, and removes the directory. Returns the state of the
+    /// source. `None` if rings were neither requested nor found.
     pub fn finish(
         &mut self,
         (processes, until): (&BTreeSet<u32>, Timestamp),

@@ -1,5 +1,6 @@
-//! Names of what Java virtual machines compile and interpret and what Python interprets, read from their memory while they live (`decode/hotspot`,
-//! `decode/cpython`): they are not asked, and need no option. In a thread of its own, which is started with the first of them.
+//! Names of code that Java virtual machines compile or interpret, and that Python interprets. They are read
+//! from the memory of living processes, without the runtime's cooperation or an option (`decode/hotspot`,
+//! `decode/cpython`). A separate thread reads them. It is started with the first runtime.
 
 mod kinds;
 mod memory;
@@ -22,34 +23,35 @@ use holdup_events::recording::SourceState;
 use kinds::{Kind, KnownBinaries, Unopened};
 use memory::OfProcess;
 
-/// The name of the source that says where names are missing.
+/// Name of the source that reports missing names.
 const SOURCE: &str = "runtime-names";
 const PROBLEMS_MAX: usize = 4;
-/// Places that are named, of all runtimes together; the half that was asked longest ago goes first.
+/// Maximum number of named addresses of all runtimes. Beyond it, the half that was read longest ago is
+/// dropped.
 const NAMES_MAX: usize = 1 << 16;
 /// A place is asked again after so long, where another stack goes through it: other code may be there.
 const NAMED_FOR: Duration = Duration::from_secs(10);
-/// A runtime that has just begun does not know its own structures yet: it is asked again after so long, then after twice as long, up
-/// to so long, so often.
+/// A runtime that has just started has not initialized its structures yet. Reading is retried after
+/// `ASK_AGAIN_FIRST`, then after doubled times up to `ASK_AGAIN`, at most `ASKED_MAX` times.
 const ASK_AGAIN_FIRST: Duration = Duration::from_millis(2);
 const ASK_AGAIN: Duration = Duration::from_millis(100);
 const ASKED_MAX: u32 = 50;
 /// More addresses do not wait for that.
 const PENDING_MAX: usize = 1 << 14;
-/// So many stacks are remembered of processes that are not known to have a runtime, and the first of each: what a process maps is known
-/// a little later.
+/// Maximum number of stacks kept for processes without a known runtime, in total and for each process.
+/// Mappings become known a little later than stacks.
 const EARLY_MAX: usize = 512;
 const EARLY_EACH_MAX: usize = 64;
 
-/// By process and address: what was there, if it has a name, and when it was asked.
+/// By process and address: the name, if any, and the time it was read.
 type NamesByPlace = HashMap<(u32, u64), (Option<NamedCode>, Instant)>;
 
-/// The names, shared between who reads them and who asks later.
+/// The names, shared between the thread that reads them and later queries.
 #[derive(Clone, Default)]
 pub struct NamesKept(Arc<Mutex<NamesByPlace>>);
 
 impl NamesKept {
-    /// What was at an address of a process.
+    /// Returns the name of the code at an address of a process.
     pub fn at(&self, tgid: u32, address: u64) -> Option<NamedCode> {
         let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         names.get(&(tgid, address))?.0.clone()
@@ -60,7 +62,7 @@ impl NamesKept {
         names.get(&key).is_none_or(|(_, at)| at.elapsed() >= NAMED_FOR)
     }
 
-    /// What cannot be read any more stays as it was.
+    /// Stores a name. If it cannot be read any more, the earlier name stays.
     fn keep(&self, key: (u32, u64), code: Option<NamedCode>) {
         let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if names.len() >= NAMES_MAX {
@@ -85,20 +87,20 @@ pub struct RuntimeNames {
     kept: NamesKept,
     runtimes: HashMap<u32, (Kind, RawMapping)>,
     early: VecDeque<(u32, Vec<u64>)>,
-    /// For who reads them, once that is started.
+    /// Passed to the reading thread when it starts.
     tables: Option<InterpreterTables>,
     sender: Option<Sender<Told>>,
     worker: Option<JoinHandle<Vec<String>>>,
 }
 
 impl RuntimeNames {
-    /// Names are read into `kept`; the kernel programs look at interpreters through `tables`.
+    /// Names are read into `kept`. The BPF programs inspect interpreters through `tables`.
     pub fn new(kept: NamesKept, tables: Option<InterpreterTables>) -> RuntimeNames {
         let (runtimes, early) = (HashMap::new(), VecDeque::new());
         RuntimeNames { kept, runtimes, early, tables, sender: None, worker: None }
     }
 
-    /// Tells what a process maps now; nothing if it is gone.
+    /// Updates the mappings of a process. Empty if it has exited.
     pub fn process(&mut self, tgid: u32, mappings: &[RawMapping]) {
         match (Kind::of(mappings), self.runtimes.get(&tgid)) {
             (Some((_, library)), Some((_, known)))
@@ -119,7 +121,7 @@ impl RuntimeNames {
         }
     }
 
-    /// Takes what tells of code: the stacks of such processes.
+    /// Collects the addresses in stacks of processes with a runtime.
     pub fn note(&mut self, event: &Event) {
         let Event::Stack(stack) = event else { return };
         let kind = self.runtimes.get(&stack.tgid).map(|(kind, _)| *kind);
@@ -139,7 +141,7 @@ impl RuntimeNames {
         self.early.push_back((stack.tgid, addresses));
     }
 
-    /// Until all is read that was told; what is to be said of it, where names are missing.
+    /// Waits until all addresses are read. Returns the source's state if names are missing.
     pub fn finish(&mut self) -> Option<SourceState> {
         self.sender = None;
         let problems = self.worker.take().and_then(|worker| worker.join().ok()).unwrap_or_default();
@@ -164,7 +166,7 @@ impl RuntimeNames {
             let (kept, tables) = (self.kept.clone(), self.tables.take());
             self.sender = Some(sender);
             let worker = std::thread::Builder::new().spawn(move || {
-                // Who ends soon is asked soon.
+                // Normal priority: short-lived processes must be read soon.
                 privileges::run_like_others();
                 let (runtimes, binaries) = (HashMap::new(), KnownBinaries::new());
                 let mut reader = Reader { kept, tables, runtimes, binaries, problems: BTreeSet::new() };
@@ -183,20 +185,20 @@ impl RuntimeNames {
     }
 }
 
-/// A process with a runtime, and how it is read, once it has told.
+/// A process with a runtime, and its reader once it could be opened.
 struct Runtime {
     kind: Kind,
     memory: OfProcess,
     library: RawMapping,
     names: Option<Box<dyn Names>>,
-    /// The kernel programs know how to look at what it interprets, or cannot.
+    /// Whether the BPF programs were configured for this interpreter, or cannot be.
     is_settled: bool,
     asked: u32,
     /// When it may be asked next.
     next: Instant,
     /// Addresses that wait for that.
     pending: BTreeSet<u64>,
-    /// Why it did not tell, or the kernel programs could not be told.
+    /// Why the runtime could not be opened, or the BPF programs could not be configured.
     refused: String,
 }
 
@@ -238,7 +240,8 @@ impl Reader {
         runtimes.values().for_each(|runtime| self.leave(runtime));
     }
 
-    /// A process that is gone, or runs another program; it may have been asked in vain.
+    /// Drops a process that has exited or runs another program. Reports the reason if its runtime was never
+    /// opened.
     fn leave(&mut self, runtime: &Runtime) {
         let (pid, kind) = (runtime.memory.pid, runtime.kind);
         self.tables.iter().for_each(|tables| tables.forget(pid));
@@ -269,7 +272,7 @@ impl Runtime {
         is_asked.then(|| self.next.saturating_duration_since(Instant::now()))
     }
 
-    /// Asks where it has what, as long as it has not told: of what is interpreted nothing is seen before.
+    /// Locates the runtime's structures, until that succeeds. Interpreted code has no names before.
     fn ask(&mut self, tables: Option<&InterpreterTables>, binaries: &mut KnownBinaries) {
         if self.is_settled || self.asked >= ASKED_MAX || self.next > Instant::now() {
             return;
@@ -318,7 +321,7 @@ impl Runtime {
     }
 }
 
-/// What is there now; what was read before may be older than the code.
+/// Returns the name of the code at `address` now. Memory read earlier may be older than the code.
 fn code_at(memory: &OfProcess, names: &dyn Names, address: u64) -> Option<NamedCode> {
     if memory.is_old() {
         memory.forget();

@@ -1,5 +1,5 @@
-//! Files that shrink while they are mapped: instead of ending us (SIGBUS), the bytes that are gone read as zeros,
-//! which the readers of foreign bytes take for what they are: nonsense.
+//! Handles files that are truncated while they are mapped. The missing bytes read as zeros instead of raising
+//! SIGBUS. The parsers reject zeros like other invalid input.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,8 +27,8 @@ pub fn read_as_zeros() {
 
 extern "C" fn on_bus_error(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
     let page = PAGE.load(Ordering::Relaxed);
-    // SAFETY: the kernel passes a valid siginfo. The page at the address is one of a mapped file, and nothing is
-    // behind it any more; it is replaced by one of zeros, and the read is tried again.
+    // SAFETY: the kernel passes a valid siginfo. The page at the address belongs to a mapped file that has
+    // become shorter. It is replaced by a page of zeros, and the read is repeated.
     unsafe {
         let at = (*info).si_addr() as usize & !(page - 1);
         let replaced = (*info).si_code == NO_SUCH_PART
@@ -56,7 +56,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("holdup-shrunk-{}", std::process::id()));
         std::fs::write(&path, vec![7u8; 64 << 10]).unwrap();
         let file = std::fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
-        // SAFETY: that the file shrinks under the mapping is what is tested.
+        // SAFETY: the test is about a file that becomes shorter under its mapping.
         let mapped = unsafe { memmap2::Mmap::map(&file) }.unwrap();
         assert_eq!(mapped[60 << 10], 7);
         file.set_len(8 << 10).unwrap();

@@ -1,5 +1,5 @@
-//! Spans of runtimes that tell nothing by themselves: as descriptors name the functions (`[[span]]`), these are looked for in
-//! what the recorded processes map, and probed there, process by process, from when a binary was seen.
+//! Spans of runtimes that record none themselves. Descriptors name the functions (`[[span]]`). They are
+//! searched in the mapped binaries of each recorded process, and probed from then on.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -26,11 +26,12 @@ use super::stack_tables::{Identity, identify, places};
 use super::task_windows::{self, TaskWindows};
 use super::{files, process_exists};
 
-/// Passes of one place in one process and second that are allowed where each costs 0.4 µs, and where the kernel has to step
-/// over an instruction (14 µs on a virtual machine, 2 on bare metal): a CPU's 0.4 and 0.7 % at the most.
+/// Maximum hits of one place per process and second. An ordinary hit costs 0.4 µs, which gives at most 0.4 %
+/// of a CPU. If the kernel single-steps an instruction, a hit costs 14 µs on a virtual machine and 2 µs on
+/// bare metal. That gives at most 0.7 %.
 const CHEAP_PER_SECOND: u32 = 10_000;
 const STEPPED_PER_SECOND: u32 = 500;
-/// So many processes have probes at the most.
+/// Maximum number of processes with probes.
 const PROCESSES_MAX: usize = 256;
 /// Reasons that are kept.
 const PROBLEMS_MAX: usize = 12;
@@ -41,7 +42,7 @@ struct Wanted {
     /// As records name it.
     number: u32,
     runtime: String,
-    /// In which files; empty: in any.
+    /// Names of the files to search. Empty for all files.
     modules: Vec<String>,
     span: SpanProbe,
 }
@@ -50,7 +51,7 @@ struct Wanted {
 #[derive(Clone, Debug, Default)]
 struct Found {
     places: Vec<Place>,
-    /// Where tasks wait, or why these cannot be told.
+    /// Probes for waiting tasks, or why there are none.
     tasks: Option<Result<Arc<task_windows::Sites>, String>>,
     problems: Vec<String>,
 }
@@ -62,11 +63,11 @@ struct Place {
     site: Site,
     acts: Vec<Act>,
     per_second_max: u32,
-    /// Of the arguments there.
+    /// Condition on the arguments.
     when: Option<Condition>,
 }
 
-/// Probes to be put into a process; without a file: it is gone.
+/// Probes for a process. Without a file, the process has exited.
 struct Plan {
     tgid: u32,
     mapped: Timestamp,
@@ -83,12 +84,12 @@ pub struct SpanProbes {
     /// Some process had probes.
     any_armed: bool,
     tasks: TaskWindows,
-    /// What is looked for, by its number, with the runtime whose it is; and what was found.
+    /// Names of the wanted spans by number, with their runtime, and the numbers of those that were found.
     names: Vec<(String, String)>,
     found: BTreeSet<u32>,
     problems: Vec<String>,
     began: Timestamp,
-    /// From when the code was there, or the recording began, until the probes were; the longest.
+    /// Longest time during which code ran in the recording before its probes were set.
     late: Duration,
 }
 
@@ -154,14 +155,14 @@ impl SpanProbes {
         Ok((probes, decoder))
     }
 
-    /// Tells what a process maps now; nothing if it is gone.
+    /// Updates the mappings of a process. Empty if it has exited.
     pub fn process(&self, tgid: u32, mappings: &[RawMapping]) {
         if let Some(sender) = &self.sender {
             let _ = sender.send((tgid, mappings.to_vec()));
         }
     }
 
-    /// Puts the probes of what was found since, and takes away those that are passed too often.
+    /// Sets the probes found since the last call, and removes those that are hit too often.
     pub fn step(&mut self, session: &mut Session, decoder: &mut WireDecoder, sink: &mut dyn FnMut(Event)) {
         while let Ok(plan) = self.plans.try_recv() {
             self.put((session, decoder), plan, sink);
@@ -207,7 +208,7 @@ impl SpanProbes {
                     self.any_armed = true;
                     self.found.extend(place.acts.iter().map(|act| act.span));
                 }
-                // One that has ended meanwhile has nothing to tell.
+                // A process that has exited since needs no probes.
                 Err(_) if !process_exists(tgid) => {}
                 Err(error) => return self.problem(error.to_string()),
             }
@@ -215,12 +216,13 @@ impl SpanProbes {
         self.late = self.late.max(lower::now().since(mapped.max(self.began)));
     }
 
-    /// The recording ends: tells which tasks still wait for locks.
+    /// Ends the recording: reports the tasks that still wait for locks.
     pub fn end(&mut self, session: &mut Session, at: Timestamp, sink: &mut dyn FnMut(Event)) {
         self.tasks.end(session, at, sink);
     }
 
-    /// What of a runtime is probed nowhere: nothing that was mapped has it, or why it could not be.
+    /// Returns the spans of a runtime that have no probe: no mapped file contains them, or why the probe
+    /// failed.
     pub fn missing(&self, runtime: &str) -> Vec<String> {
         let of_it =
             |(number, (of, _)): &(u32, &(String, String))| of == runtime && !self.found.contains(number);
@@ -245,7 +247,8 @@ impl SpanProbes {
         }
     }
 
-    /// Ends it; so many waits of tasks were told. `sources` has what came of it: nothing is said where no runtime was met.
+    /// Ends the probes. `task_waits`: number of recorded waits of tasks. `sources` gets the result, which is
+    /// dropped if no runtime was found.
     pub fn finish(mut self, sources: &mut Vec<SourceState>, task_waits: u64) {
         self.sender = None;
         let _ = self.worker.take().map(JoinHandle::join);
@@ -262,7 +265,7 @@ impl SpanProbes {
     }
 }
 
-/// What is not told, by how late the last probes came.
+/// Returns the note about spans missed before the probes were set, or `None`.
 fn told_from(late: Duration) -> Option<String> {
     let ms = late.0.div_ceil(1_000_000);
     (ms > 0).then(|| {
@@ -273,10 +276,10 @@ fn told_from(late: Duration) -> Option<String> {
 /// Reads binaries.
 struct Looker {
     wanted: Vec<Wanted>,
-    /// Each with the files in which it may be; none: in any.
+    /// Each with the names of the files to search. Empty for all files.
     tasks: Vec<(Vec<String>, task_windows::Wanted)>,
     binaries: HashMap<Identity, Arc<Found>>,
-    /// What was looked at in each process.
+    /// The files examined in each process.
     seen: BTreeMap<u32, Vec<Identity>>,
     /// The number of the next place.
     next: u32,
@@ -298,7 +301,7 @@ impl Looker {
         }
     }
 
-    /// What is to be probed in a mapping of a process, if it is seen for the first time.
+    /// Returns the probes for a mapping of a process when it is first seen.
     fn look(&mut self, tgid: u32, mapping: &RawMapping) -> Option<Plan> {
         let identity = identify(tgid, mapping).filter(|identity| *identity != Identity::Vdso)?;
         let seen = self.seen.entry(tgid).or_default();
@@ -326,7 +329,7 @@ impl Looker {
 
     fn read(&mut self, file: &File, path: &str) -> Found {
         super::shrunk::read_as_zeros();
-        // SAFETY: the bytes are only ever read, as foreign ones; where the file is cut short, they turn to zeros.
+        // SAFETY: the bytes are only read, as untrusted input. If the file is truncated, they turn to zeros.
         let bytes = unsafe { memmap2::Mmap::map(file) };
         let Ok(bytes) = bytes else { return Found::default() };
         let Some(prober) = Prober::parse(&bytes) else { return Found::default() };
@@ -357,7 +360,7 @@ impl Looker {
                 None => {}
             }
         }
-        // Of spans that begin at one place the outer ones come first in a descriptor, of those that end there last.
+        // A descriptor lists nested spans from outer to inner. At a shared end, the inner spans end first.
         ends.reverse();
         let tasks = tasks.iter().find_map(|one| {
             let found = one.find(&prober, &functions)?;
@@ -386,7 +389,7 @@ impl Looker {
     }
 }
 
-/// Whether a file is one of those; none: it may be any.
+/// Whether a file is in the list. An empty list contains every file.
 fn is_in(files: &[String], path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
     files.is_empty() || files.iter().any(|mark| matches(mark, name))
@@ -404,7 +407,8 @@ fn limit(wanted: &Wanted, is_cheap: bool) -> u32 {
 /// Where a span begins, and where it ends.
 type BeginsAndEnds = (Vec<Site>, Vec<Site>);
 
-/// Where a span begins and ends; `None` where the binary does not begin it, and why it cannot be probed where it does.
+/// Returns where a span begins and ends. `None` if the binary does not have its begin. An error if the span
+/// cannot be probed.
 fn found_in(
     prober: &Prober<'_>,
     functions: &Functions,
@@ -424,7 +428,7 @@ fn found_in(
     Some(begins.and_then(|begins| Ok((begins, ends()?))))
 }
 
-/// The places of the first of these that is there, where these arguments are still what was passed.
+/// Returns the sites of the first name that exists, at which these arguments still have the passed values.
 fn entered(
     (prober, functions): (&Prober<'_>, &Functions),
     names: &[String],

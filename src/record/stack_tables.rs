@@ -1,5 +1,5 @@
-//! Unwind tables for what the traced processes map: compiled beside the recording, handed to the kernel
-//! programs. Without a table, stacks through that binary follow frame pointers.
+//! Unwind tables for the mapped binaries of the recorded processes. They are compiled during the recording
+//! and passed to the BPF programs. Without a table, stacks through a binary follow frame pointers.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
@@ -69,15 +69,15 @@ impl StackTables {
         Ok(StackTables { sender: Some(sender), worker: Some(worker), kept })
     }
 
-    /// Tells what a process maps now.
+    /// Updates the mappings of a process.
     pub fn process(&self, tgid: u32, mappings: Vec<RawMapping>) {
         if let Some(sender) = &self.sender {
             let _ = sender.send(Work::Process(tgid, mappings));
         }
     }
 
-    /// Makes the tables of a program that is about to run, and of the libraries that it asks for: they are there
-    /// at its first instruction.
+    /// Makes the tables of a program that is about to run, and of its needed libraries, so that they exist at
+    /// its first instruction.
     pub fn expect(&self, command: &OsStr) {
         if let Some(sender) = &self.sender
             && let Some(path) = super::program::find(command)
@@ -86,7 +86,7 @@ impl StackTables {
         }
     }
 
-    /// Waits until everything told so far is in place.
+    /// Waits until all previous requests are processed.
     pub fn flush(&self) {
         let (done, wait) = channel();
         if let Some(sender) = &self.sender
@@ -101,7 +101,7 @@ impl StackTables {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Ends the maker; what it could not make, and why, and the files that it saw mapped.
+    /// Ends the worker. Returns the tables that failed, with the reasons, and the files that it saw mapped.
     pub fn finish(mut self) -> (Vec<String>, Vec<KeptFile>) {
         self.sender = None;
         let maker = self.worker.take().and_then(|worker| worker.join().ok());
@@ -124,7 +124,7 @@ fn find_library(name: &str) -> Option<PathBuf> {
     folders.map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
-/// What tells one binary from another.
+/// Identity of a binary.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Identity {
     BuildId(Vec<u8>),
@@ -139,7 +139,7 @@ struct Binary {
     base: u64,
     first_row: u32,
     rows: u32,
-    /// [`Table::lent`], as the kernel programs read it; 0: none.
+    /// [`Table::lent`], in the form of the BPF programs. 0 for none.
     lent: u64,
 }
 
@@ -174,7 +174,7 @@ impl Maker {
         }
     }
 
-    /// A guess at what the loader will map; what is wrong costs time only.
+    /// Predicts the files that the loader will map. A wrong prediction only costs time.
     fn expect(&mut self, program: &Path) {
         let mut open = vec![program.to_owned()];
         let mut seen = BTreeSet::new();
@@ -199,8 +199,8 @@ impl Maker {
         }
     }
 
-    /// First with what is known already, then with what has to be made: a big program must not wait for all
-    /// its libraries before any of its stacks can be walked.
+    /// Uses the known tables first, and makes the missing ones afterwards. Otherwise a big program would have
+    /// no unwinding until the tables of all its libraries exist.
     fn process(&mut self, tgid: u32, mappings: &[RawMapping]) {
         let mut pending = false;
         let known = mappings.iter().map(|mapping| match self.known(tgid, mapping) {
@@ -223,7 +223,7 @@ impl Maker {
         }
     }
 
-    /// What is known of a mapping without making anything.
+    /// Returns the known rows of a mapping, without compiling a table.
     fn known(&self, tgid: u32, mapping: &RawMapping) -> Option<MappedRows> {
         match identify(tgid, mapping) {
             None => Some(bare(mapping)),
@@ -241,7 +241,7 @@ impl Maker {
         }
     }
 
-    /// On what frame code without rows may run in this process; 0: on none.
+    /// Returns the frame on which code without rows may run in this process. 0 for none.
     fn lent(&self, tgid: u32, mappings: &[RawMapping]) -> u64 {
         if !self.lends {
             return 0;
@@ -274,7 +274,7 @@ impl Maker {
         binary
     }
 
-    /// Of the first file that is the one that was mapped.
+    /// The first file with the identity of the mapped one.
     fn table_of(&mut self, identity: &Identity, places: &[PathBuf], path: &str) -> Result<Table, String> {
         let mut reason = "there is no such file".to_owned();
         for place in places {
@@ -335,7 +335,7 @@ fn bare(mapping: &RawMapping) -> MappedRows {
     MappedRows { start: mapping.start, end: mapping.end, ..MappedRows::default() }
 }
 
-/// The rows of a mapping of `binary`; bare without one.
+/// Returns the rows of a mapping of `binary`. Without a binary, only its bounds.
 fn mapped(mapping: &RawMapping, binary: Option<&Binary>) -> MappedRows {
     let bare = bare(mapping);
     let Some(binary) = binary else { return bare };
@@ -346,7 +346,8 @@ fn mapped(mapping: &RawMapping, binary: Option<&Binary>) -> MappedRows {
     }
 }
 
-/// Where the file of a mapping can be had, the surest first: what is at its path now may be another one.
+/// Returns the paths of a mapping's file, the most reliable first. The file at the mapped path may have been
+/// replaced.
 pub(super) fn places(tgid: u32, mapping: &RawMapping) -> Vec<PathBuf> {
     let mut places = living(tgid, (mapping.start, mapping.end), &mapping.path);
     places.push(PathBuf::from(format!("/proc/{}/root{}", procfs::shown_as(tgid), mapping.path)));

@@ -1,9 +1,10 @@
-//! When syscalls are counted: in short windows, about 2 % of the time, one at a random place in each stretch of
-//! half a second (shorter stretches at first, so that short runs have a few), all within a part of the budget.
+//! Windows for counting syscalls, about 2 % of the time. One short window lies at a random place in each
+//! stretch of 0.5 s. The first stretches are shorter, so that short runs get a few windows. All windows stay
+//! within a part of the budget.
 //!
-//! Random: what the program does in a rhythm is met in every phase. One in each stretch: no part of the run is
-//! passed over. Windows are as long as a fixed share of their stretch: so calls in all windows over their length
-//! is an unbiased estimate of calls a second, whatever the stretch's length.
+//! Random places avoid aliasing with the program's rhythm. One window per stretch covers the whole run. A
+//! window's length is a fixed share of its stretch. Therefore calls in all windows / length of all windows is
+//! an unbiased estimate of calls per second for any stretch length.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -24,9 +25,9 @@ const NAME: &str = "syscall-windows";
 const SHARE: u64 = 50;
 const FIRST_STRETCH_NS: u64 = 50_000_000;
 const STRETCH_NS: u64 = 500_000_000;
-/// A shorter one says too little for what opening it costs.
+/// A shorter window yields too little for the cost of opening it.
 const LENGTH_MIN_NS: u64 = 200_000;
-/// This part of the budget may go into windows.
+/// Part of the budget that windows may use.
 const BUDGET_PART: f64 = 0.25;
 /// Opening, closing and reading a window, before it was measured (ns).
 const OPENING_NS: f64 = 300_000.0;
@@ -39,7 +40,7 @@ pub struct SyscallWindows {
     state: State,
     /// By how much counting makes a call slower.
     cost: CallCost,
-    /// What windows may take where all of the budget is left (CPU time in a nanosecond).
+    /// Maximum cost of windows if the whole budget is left (CPU time per ns).
     allowed_most: f64,
     events: u64,
     /// Calls that the kernel had skipped before the recording began.
@@ -58,7 +59,7 @@ enum State {
 }
 
 impl SyscallWindows {
-    /// For `budget` percent of all `cpus`; none if it is 0.
+    /// For `budget` percent of all `cpus`. With 0 there are no windows.
     pub fn new(budget: f64, cpus: usize) -> SyscallWindows {
         let allowed_most = budget / 100.0 * cpus.max(1) as f64 * BUDGET_PART;
         SyscallWindows {
@@ -98,12 +99,12 @@ impl SyscallWindows {
         }
     }
 
-    /// This part of the budget is left (0 to 1) besides what cannot be left out.
+    /// Sets the part of the budget (0 to 1) that is left for optional work.
     pub fn allow(&mut self, left: f64) {
         self.plan.allowed = self.allowed_most * left;
     }
 
-    /// Opens or closes a window if it is time to. `sink` gets what was counted.
+    /// Opens or closes a window if one is due. `sink` receives the counts.
     pub fn step(&mut self, session: &mut Session, sink: &mut dyn FnMut(Event)) {
         let now = lower::now().0;
         match self.state {
@@ -125,10 +126,10 @@ impl SyscallWindows {
         pause.min(Duration::from_nanos(next.saturating_sub(lower::now().0)))
     }
 
-    /// Closes what is open, for good; says how it went.
+    /// Closes an open window and ends the windows. Returns the state of the source.
     pub fn finish(&mut self, session: &mut Session, sink: &mut dyn FnMut(Event)) -> Option<SourceState> {
         self.close(session, sink);
-        // Where all calls are counted there are no windows, and what they had no room for is told with those.
+        // If all calls are counted there are no windows. The losses are then reported with the exact counts.
         let had_none = matches!(self.state, State::Off) && self.events == 0;
         let skipped = || skipped_runs::calls(session).saturating_sub(self.skipped_before);
         let (without_room, skipped) = if had_none { (0, 0) } else { (session.calls_uncounted(), skipped()) };
@@ -228,7 +229,7 @@ impl SyscallWindows {
     }
 }
 
-/// What a window's entries tell, without the recorder's own calls.
+/// Decodes the entries of a window, without the recorder's own calls.
 fn decode(counted: &SyscallCounts) -> Vec<Event> {
     let mut decoder = CallDecoder::default();
     for CallEntry { map, key, values } in &counted.entries {
@@ -262,9 +263,9 @@ struct Plan {
     stretch_ns: u64,
     /// CPU time that windows may take in a nanosecond.
     allowed: f64,
-    /// What a window cost to open (CPU time; ns).
+    /// Cost of opening a window (ns of CPU time).
     opening_ns: f64,
-    /// What it cost to close and to read (CPU time; ns).
+    /// Cost of closing and reading a window (ns of CPU time).
     closing_ns: f64,
     /// For how long the program was there before and after the last window (ns). The kernel makes every call slower
     /// from the moment at which it begins to attach a program, for which it waits until all CPUs know.
@@ -272,7 +273,7 @@ struct Plan {
     behind_ns: u64,
     /// Calls in a nanosecond, in the last window.
     rate: f64,
-    /// What a call costs more in a window.
+    /// Added duration of a call in a window (ns).
     call_ns: f64,
     random: Random,
 }
@@ -294,7 +295,7 @@ impl Plan {
         }
     }
 
-    /// When the next window begins, and its length; the times of windows grow, and are not before `now`.
+    /// Returns the begin and the length of the next window (ns). Begins increase and are not before `now`.
     fn next(&mut self, now: u64) -> (u64, u64) {
         loop {
             let beside_ns = (self.before_ns + self.behind_ns) as f64 * self.rate * self.call_ns;

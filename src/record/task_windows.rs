@@ -1,5 +1,6 @@
-//! Waits of runtimes' tasks for locks: where these are probed (`[task_wait]` of a descriptor), and when. All the time, where they are
-//! few; else from the beginning of each second until there were too many.
+//! Waits of runtimes' tasks for locks: the probed sites (`[task_wait]` of a descriptor), and the probing
+//! times. Rare waits are probed all the time. Otherwise each second is probed from its begin until the limit
+//! is reached.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -17,14 +18,16 @@ use holdup_findings::descriptors::{TaskProbe, TaskWaits};
 
 use super::process_exists;
 
-/// Passes of a process' places in a second, of which a wait has two, each with a stack: 2 µs, and so a CPU's 1.2 % at the most.
+/// Maximum hits per process and second. A wait has two hits, each with a stack. At 2 µs per hit, that is at
+/// most 1.2 % of a CPU.
 const PASSES_PER_SECOND: u32 = 6_000;
-/// Where the kernel has to step over an instruction (14 µs on a virtual machine, 2 on bare metal): 0.7 % at the most.
+/// The same for hits at which the kernel single-steps an instruction: 14 µs on a virtual machine, 2 µs on
+/// bare metal. That is at most 0.7 % of a CPU.
 const STEPPED_PER_SECOND: u32 = 500;
 /// From the beginning of a window in which there were too many to that of the next.
 const WINDOW_EVERY: Duration = Duration::from_secs(1);
 
-/// What is looked for in a binary.
+/// The probe to search for in a binary.
 pub(super) struct Wanted {
     pub runtime: String,
     pub probe: TaskProbe,
@@ -46,7 +49,8 @@ impl Wanted {
         self.probe.waits.iter().map(|waits| &waits.entry).chain(&self.probe.goes_on)
     }
 
-    /// Its places in a binary; `None` where tasks never wait there, and why it cannot be probed where they do.
+    /// Returns the sites in a binary. `None` if its tasks never wait. An error if they wait but cannot be
+    /// probed.
     pub fn find(&self, prober: &Prober<'_>, functions: &Functions) -> Option<Result<Sites, String>> {
         let TaskProbe { waits, goes_on, woken, woken_task_at, .. } = &self.probe;
         let mut per_second_max = PASSES_PER_SECOND;
@@ -105,7 +109,7 @@ pub(super) struct TaskWindows {
 }
 
 impl TaskWindows {
-    /// A process has such places, which are looked at from now on.
+    /// Adds the sites of a process, which are probed from now on.
     pub fn add(
         &mut self,
         session: &mut Session,
@@ -155,7 +159,7 @@ impl TaskWindows {
                 sink(Event::TaskWindow(TaskWindow { at: lower::now(), tgid, opens: true }));
             }
             Err(error) => {
-                // One that has ended meanwhile has nothing to tell.
+                // A process that has exited since needs no probes.
                 if process_exists(tgid) {
                     self.problem(error.to_string());
                 }
@@ -164,26 +168,27 @@ impl TaskWindows {
         }
     }
 
-    /// The process is gone, or has another program.
+    /// The process has exited, or runs another program.
     pub fn forget(&mut self, session: &mut Session, tgid: u32) {
         if self.processes.remove(&tgid).is_some() {
             session.disarm_tasks(tgid);
         }
     }
 
-    /// The recording ends: tells who still waits.
+    /// Ends the recording: reports the tasks that still wait.
     pub fn end(&mut self, session: &mut Session, at: Timestamp, sink: &mut dyn FnMut(Event)) {
         let open = self.processes.iter().filter(|(_, process)| process.is_open).map(|(tgid, _)| *tgid);
         open.for_each(|tgid| close(session, (tgid, at), sink));
         self.processes.clear();
     }
 
-    /// Why somebody's waits are not told.
+    /// Adds the reason why waits are not recorded.
     pub fn problem(&mut self, what: String) {
         self.problems.insert(what);
     }
 
-    /// Ends it; so many waits were told. `sources` has what came of it: nothing is said where no such runtime was met.
+    /// Ends the probes. `events`: number of recorded waits. `sources` gets the result, unless no such runtime
+    /// was found.
     pub fn finish(self, sources: &mut Vec<SourceState>, events: u64) {
         let active = !self.met.is_empty();
         if active || !self.problems.is_empty() {
@@ -194,7 +199,7 @@ impl TaskWindows {
     }
 }
 
-/// Takes a process' probes away; who waited when they told the last is told as well.
+/// Removes the probes of a process, and reports the tasks that were waiting at the last hit.
 fn close(session: &mut Session, (tgid, at): (u32, Timestamp), sink: &mut dyn FnMut(Event)) {
     for Waiting { since, object, stack, tid } in session.disarm_tasks(tgid) {
         let still = TaskWait { at: at.max(since), since, tid, tgid, object, stack, ..TaskWait::default() };

@@ -1,5 +1,5 @@
-//! What the files and sockets are called that threads wait for (a lock, the disk, an answer): the kernel programs note it at a wait, it
-//! is read about once a second.
+//! Names of the files and sockets that threads wait for (a lock, the disk, a response). The BPF programs note
+//! the object at a wait. The names are read about once per second.
 
 use holdup_capture::bpf::Session;
 use holdup_capture::lower;
@@ -9,7 +9,8 @@ use holdup_events::{Event, Timestamp};
 /// The kernel programs' maps (`bpf/file_names.h`, `bpf/socket_names.h`).
 const FILES: &str = "waited_files";
 const SOCKETS: &str = "waited_sockets";
-/// Connections may come and go all the time: those first are named, and what others were waited for is told as not known.
+/// Maximum number of names. Connections may come and go all the time: the first ones are named, the rest is
+/// reported as unknown.
 const NAMES_MAX: usize = 16_384;
 const EVERY_NS: u64 = 1_000_000_000;
 
@@ -21,7 +22,7 @@ pub struct WaitedNames {
 }
 
 impl WaitedNames {
-    /// Reads them if it is time to. `sink` gets what is new.
+    /// Reads the names if a read is due. `sink` receives new ones.
     pub fn step(&mut self, session: &Session, sink: &mut dyn FnMut(Event)) {
         let now_ns = lower::now().0;
         if now_ns >= self.next_ns {
@@ -30,7 +31,7 @@ impl WaitedNames {
         }
     }
 
-    /// Reads them, whenever it was done last. What could not be read is told by its number, as ever.
+    /// Reads the names now. An object whose name cannot be read is reported by its number.
     pub fn read(&mut self, session: &Session, now: Timestamp, sink: &mut dyn FnMut(Event)) {
         let decoder = &mut self.decoder;
         let sockets = (decoder.named() < NAMES_MAX).then_some(SOCKETS);

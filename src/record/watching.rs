@@ -68,7 +68,7 @@ fn needs_bpf(reason: &str) -> anyhow::Error {
     anyhow!("a flight recorder needs BPF, which is not available here: {reason}. See `holdup doctor`")
 }
 
-/// What was delivered and lost since `before`.
+/// Returns the events delivered and lost since `before`.
 fn since(now: &Counters, before: &Counters) -> Counters {
     let mut new = now.clone();
     let all = new.records.iter_mut().zip(&mut new.lost).zip(before.records.iter().zip(&before.lost));
@@ -80,7 +80,7 @@ fn since(now: &Counters, before: &Counters) -> Counters {
 }
 
 impl Loop {
-    /// Looks at the triggers, where there are any; `false`: the last recording has been saved.
+    /// Evaluates the triggers, if any. Returns `false` after the last recording has been saved.
     pub(super) fn step_flight(&mut self) -> bool {
         let (seen, now) = (self.drained, lower::now());
         let Output::Flight(flight) = &mut self.journal else { return true };
@@ -110,7 +110,7 @@ impl Loop {
         }
     }
 
-    /// Moves the start to the release of the program; no event has been drained since [`Loop::begin_at`].
+    /// Moves the start to the release of the program. No event has been drained since [`Loop::begin_at`].
     pub(super) fn restart_at(&mut self, start: Timestamp) {
         let mark = self.mark();
         match &mut self.journal {
@@ -119,7 +119,7 @@ impl Loop {
         }
     }
 
-    /// Shows what came since the last look to who watches.
+    /// Passes the events since the last interval to the live view.
     fn look(&mut self, now: Timestamp) {
         let spent = self.spent();
         let roots = self.roots_so_far();
@@ -151,7 +151,7 @@ impl Loop {
         }
     }
 
-    /// What it cost so far.
+    /// Returns the cost so far.
     fn spent(&self) -> Cost {
         let probes = self.probe_cost();
         Cost {
@@ -167,14 +167,15 @@ impl Loop {
     /// Ends a recording here, as if it were the end, and goes on with the next.
     fn save_flight(&mut self) {
         self.counts.look(&self.session, &mut self.decoder, &mut |event| self.journal.push(&event));
-        // What threads do and have run now makes the last rows exact; without it they are a little less so.
+        // The snapshot of thread states and run times makes the last rows exact. Without it they are slightly
+        // less exact.
         let _ = self.snapshot(false);
         let end = lower::now();
         self.drain_to_now();
         self.hand_over(end);
     }
 
-    /// Before the end: what has fired is saved with what there is.
+    /// Before the end, saves the pending recording with the available events.
     pub(super) fn save_last(&mut self, end: Timestamp) {
         let missing = self.span_probes.missing(triggers::RUNTIME);
         if let Output::Flight(flight) = &mut self.journal {

@@ -30,7 +30,7 @@ impl Lines {
         })
     }
 
-    /// `count`: after so many, or where nobody reads any more, `stop` is set.
+    /// Sets `stop` after `count` intervals, or if the reader has closed the output.
     pub fn new(
         to: Box<dyn Write + Send>,
         (as_json, style): (bool, Style),

@@ -1,4 +1,4 @@
-//! `holdup top`: a flight recorder that somebody looks at, on a screen or as lines.
+//! `holdup top`: a flight recorder with a live view, as a screen or as lines.
 
 mod batch;
 mod request;

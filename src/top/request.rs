@@ -10,7 +10,7 @@ use holdup_events::standing::Standing;
 use crate::watch::Armed;
 use crate::watch::triggers::Trigger;
 
-/// How often it was asked for; shared with who asks.
+/// Number of requests, shared with the requester.
 #[derive(Clone, Default)]
 pub struct Request(Arc<AtomicU64>);
 
@@ -20,7 +20,7 @@ impl Request {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What fires then.
+    /// Returns the trigger for the requests.
     pub fn armed(&self) -> Armed {
         Armed::own("key w", Box::new(Asked { request: self.clone(), seen: 0 }))
     }

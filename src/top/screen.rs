@@ -1,4 +1,4 @@
-//! The screen's thread: draws what comes, and takes keys.
+//! The screen's thread: draws moments and reads keys.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -16,7 +16,7 @@ use super::terminal::{self, HeldBack, Terminal};
 /// Keys are looked for so often.
 const KEYS_EVERY: Duration = Duration::from_millis(50);
 
-/// What keys can ask for.
+/// Requests that keys can make.
 #[derive(Clone)]
 pub struct Wishes {
     /// To end.
@@ -34,13 +34,14 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// Takes the terminal; `words` are holdup's own, which are shown in a line.
+    /// Takes the terminal. `words`: holdup's own messages, which are shown in one line.
     pub fn start(screen: Screen, wishes: Wishes, words: Arc<Mutex<Option<HeldBack>>>) -> Result<Watcher> {
         let terminal = Terminal::take()?;
         let (sender, moments) = channel();
         let work = move || {
             holdup_capture::privileges::run_like_others();
-            // It is there before the recorder gives up what it does not need: names of strangers are all that it handles.
+            // The thread starts before the recorder drops its privileges. It drops all of its own, because it
+            // only handles names of other processes.
             if let Err(error) = holdup_capture::privileges::drop_all() {
                 say!("holdup: {error}");
                 return;
@@ -65,7 +66,7 @@ impl Watcher {
     /// Shows one.
     pub fn take(&self, moment: &Moment) {
         if let Some(sender) = &self.sender {
-            // Its thread ends when the user asks for it; nothing is shown then.
+            // The thread ends at the user's request. Moments after that are dropped.
             let _ = sender.send(moment.clone());
         }
     }

@@ -1,4 +1,5 @@
-//! The user's terminal: taken for a screen, and given back whatever happens; and what must not be written on it meanwhile.
+//! The user's terminal: taken for a screen and always restored. Output of others to it is held back until
+//! then.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Seek, SeekFrom, Write, stdout};
@@ -13,7 +14,7 @@ use ratatui::crossterm::terminal::{
 };
 use ratatui::crossterm::{cursor, execute};
 
-/// It is ours now.
+/// Whether the terminal is taken.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// The terminal, until it is dropped.
@@ -39,13 +40,13 @@ impl Drop for Terminal {
 
 fn give_back() {
     if TAKEN.swap(false, Ordering::Relaxed) {
-        // A terminal that is gone needs nothing.
+        // Errors of a closed terminal are ignored.
         let _ = execute!(stdout(), LeaveAlternateScreen, cursor::Show);
         let _ = disable_raw_mode();
     }
 }
 
-/// A panic of any thread is told on a terminal that shows it.
+/// A panic in any thread is printed after the terminal is restored.
 fn give_back_on_panic() {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -83,7 +84,8 @@ impl Drop for Led {
     }
 }
 
-/// Who is started by `start` reads nothing from the terminal: keys are meant for the screen.
+/// Runs `start` with an empty standard input, so that the started process does not read keys meant for the
+/// screen.
 pub fn without_input<T>(start: impl FnOnce() -> Result<T>) -> Result<T> {
     let led = match io::stdin().is_terminal() {
         true => Some(Led::to(&File::open("/dev/null").context("/dev/null")?, libc::STDIN_FILENO)?),
@@ -102,7 +104,7 @@ pub struct HeldBack {
 }
 
 impl HeldBack {
-    /// Holds back what is written to `descriptor` from now on; `None` if it leads elsewhere than to a terminal.
+    /// Holds back what is written to `descriptor` from now on. `None` unless it leads to a terminal.
     pub fn begin(descriptor: RawFd) -> Result<Option<HeldBack>> {
         // SAFETY: asks the kernel about a number.
         if unsafe { libc::isatty(descriptor) } == 0 {
@@ -112,7 +114,7 @@ impl HeldBack {
         Ok(Some(HeldBack { led: Some(Led::to(&file, descriptor)?), file, shown: 0 }))
     }
 
-    /// What was written since the last call.
+    /// Returns the output since the last call.
     pub fn fresh(&mut self) -> String {
         // Its writer shares no place in the file with this one: it appends.
         let mut bytes = Vec::new();
@@ -124,7 +126,7 @@ impl HeldBack {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// The descriptor leads to the terminal again; who was started meanwhile goes on writing to the file.
+    /// Restores the descriptor. Processes started before continue to write to the file.
     pub fn end(&mut self) {
         self.led = None;
     }
@@ -133,7 +135,7 @@ impl HeldBack {
     pub fn show(&mut self, to: &mut dyn Write) {
         self.end();
         if let Ok(mut file) = self.reader() {
-            // A terminal that is gone shows nothing.
+            // Errors of a closed terminal are ignored.
             let _ = file.rewind().and_then(|()| io::copy(&mut file, to));
         }
     }
@@ -144,12 +146,12 @@ impl HeldBack {
     }
 }
 
-/// A file that goes when nobody has it any more; who writes, appends.
+/// Creates a file without a name, which is freed with its last descriptor. Writes append.
 fn nameless() -> Result<File> {
     let directory = std::env::temp_dir();
     let path = std::ffi::CString::new(directory.to_string_lossy().as_bytes()).context("TMPDIR")?;
     let flags = libc::O_TMPFILE | libc::O_RDWR | libc::O_APPEND | libc::O_CLOEXEC;
-    // SAFETY: a path that ends in 0; a descriptor that the kernel gave us.
+    // SAFETY: the path ends with 0, and the descriptor comes from the kernel.
     let file = unsafe {
         let descriptor = libc::open(path.as_ptr(), flags, 0o600);
         if descriptor < 0 {
@@ -161,7 +163,7 @@ fn nameless() -> Result<File> {
     Ok(file)
 }
 
-/// The terminal was closed: what reads from it would be told of its end again and again.
+/// Whether the terminal has been closed. Reads from it would return end-of-file forever.
 pub fn is_gone() -> bool {
     let mut input = libc::pollfd { fd: libc::STDIN_FILENO, events: 0, revents: 0 };
     // SAFETY: one structure, which lives until the call is over.

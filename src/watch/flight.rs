@@ -1,4 +1,4 @@
-//! The flight recorder itself: the ring of events, the triggers that watch it, and what is about to be saved.
+//! The flight recorder: the ring of events, the triggers on it, and pending recordings.
 
 use anyhow::Result;
 use std::collections::BTreeSet;
@@ -17,16 +17,16 @@ use super::{Armed, Limits, Plan};
 use crate::live::{Live, metrics};
 use crate::record::roots::Roots;
 
-/// A trigger is seen to fire so much later at the most: the recorder sleeps between its looks.
+/// Maximum delay until a fired trigger is noticed: the recorder sleeps between drains.
 const SLACK: std::time::Duration = std::time::Duration::from_secs(1);
-/// Triggers that are told of one recording.
+/// Maximum number of triggers listed in one recording.
 const FIRED_MAX: usize = 64;
-/// When so many recordings one after the other could not be saved, none is waited for any more.
+/// After this number of consecutive failures to save, recording ends.
 const FAILURES_MAX: u32 = 10;
 /// The lane on which the moments are marked, a number that no runtime gives.
 const LANE: u32 = u32::MAX;
 
-/// What is remembered of the beginning of a segment: a recording that begins there tells what was spent and delivered since.
+/// State at the begin of a segment. A recording that begins there reports the cost and the events since then.
 #[derive(Clone, Debug, Default)]
 pub struct Mark {
     /// CPU time of the recorder, of its kernel programs, and switches so far.
@@ -45,7 +45,7 @@ struct Pending {
     is_requested: bool,
 }
 
-/// What is taken out of memory to be saved.
+/// The events to save, taken from memory.
 pub struct Saving {
     pub cut: Cut<Mark>,
     pub fired: Vec<Fired>,
@@ -56,10 +56,10 @@ pub struct Saving {
 pub struct Flight {
     ring: EventRing<Mark>,
     triggers: Vec<Armed>,
-    /// Through which the program writes what triggers look at.
+    /// The pipes for the program's output, which triggers match.
     pipes: Pipes,
     limits: Limits,
-    /// What fired since the last step.
+    /// Triggers that fired since the last step.
     firings: Firings,
     pending: Option<Pending>,
     cooldown: Cooldown,
@@ -67,14 +67,14 @@ pub struct Flight {
     is_over: bool,
     suppressed: u64,
     saver: Saver,
-    /// Whose marks those are that no thread made.
+    /// PID for marks without a thread.
     pid: u32,
     live: Option<Live>,
     metrics: Option<metrics::Shared>,
 }
 
 impl Flight {
-    /// `manifest`: what every recording's says. `pid`: the program.
+    /// `manifest`: the manifest of all recordings. `pid`: the program.
     pub fn new(plan: Plan, manifest: Manifest, pid: u32) -> Result<Flight> {
         let Plan { limits, triggers, processes, report, live, pipes } = plan;
         let metrics = live.as_ref().and_then(|plan| plan.metrics.clone());
@@ -109,8 +109,9 @@ impl Flight {
         }
     }
 
-    /// Looks at what fired. All events up to `seen` have been read: a thread that waited then may have gone on since, if
-    /// the recorder was kept from its CPU. `false`: there is nothing more to wait for.
+    /// Evaluates fired triggers. All events up to `seen` have been read. Threads that were waiting then may
+    /// have continued since, if the recorder was preempted. Returns `false` if the flight recorder should
+    /// end.
     pub fn step(&mut self, seen: Timestamp, now: Timestamp) -> bool {
         for firing in self.ask(seen) {
             self.note(firing, now);
@@ -145,7 +146,8 @@ impl Flight {
         requests.is_empty()
     }
 
-    /// Nothing can be saved, and nobody is there who sees that: who asks for each recording does.
+    /// Ends the recorder after repeated failures to save. Not if a user requests each recording, because that
+    /// user sees the failures.
     fn gives_up(&self) -> bool {
         let gives_up = self.saver.counts().failed_in_a_row >= FAILURES_MAX && !self.is_own();
         if gives_up {
@@ -156,23 +158,24 @@ impl Flight {
         gives_up
     }
 
-    /// It is no `holdup watch`.
+    /// Whether all triggers are holdup's own, as in `holdup top`.
     fn is_own(&self) -> bool {
         self.triggers.iter().all(Armed::is_own)
     }
 
-    /// The recording ends: a program's last words, and what it did just before, may be what one waits for.
+    /// Evaluates the triggers for the last time. The end of the program's output, and its last events, may
+    /// fire one.
     pub fn last_look(&mut self, end: Timestamp) {
         self.is_over = true;
         self.pipes.finish();
         for mut firing in self.ask(end) {
-            // Of what is read of it now, it is known that it was before.
+            // Output that is read now was written before the end.
             firing.fired.at_ns = firing.fired.at_ns.min(end.0);
             self.note(firing, end);
         }
     }
 
-    /// What fired since it was asked last.
+    /// Returns the triggers that fired since the last call.
     fn ask(&mut self, now: Timestamp) -> Vec<Firing> {
         let Flight { ring, triggers, firings, .. } = self;
         for armed in triggers {
@@ -214,7 +217,7 @@ impl Flight {
         (is_requested || !is_limited) && !self.gives_up() && self.saver.has_room()
     }
 
-    /// Moves the start of what is kept to `at`.
+    /// Moves the start of the kept events to `at`.
     pub fn restart_at(&mut self, at: Timestamp, mark: Mark) {
         self.ring.begin_at(at, mark);
     }
@@ -229,12 +232,12 @@ impl Flight {
         self.live.as_mut().map_or(Ok(()), |live| live.begin(at))
     }
 
-    /// Somebody looks at what there is, and it is time for that.
+    /// Whether an interval of the live view is due.
     pub fn look_is_due(&self, now: Timestamp) -> bool {
         self.live.as_ref().is_some_and(|live| live.is_due(now))
     }
 
-    /// Shows what came since the last look; a segment has just begun.
+    /// Passes the events since the last interval to the live view. A segment has just begun.
     pub fn look(&mut self, now: Timestamp, spent: Cost, roots: Roots) {
         let Some(live) = &mut self.live else { return };
         live.hand_over(now, (self.ring.cut_ended_since(live.from()), spent, roots));
@@ -243,23 +246,23 @@ impl Flight {
         }
     }
 
-    /// It is time for a new segment ([`EventRing::is_due`]).
+    /// Whether a new segment is due ([`EventRing::is_due`]).
     pub fn is_due(&self) -> bool {
         self.ring.is_due()
     }
 
-    /// Begins one, no earlier than at `at`; `true` if all stacks should be told anew.
+    /// Begins a segment, no earlier than `at`. Returns `true` if all stacks should be repeated.
     pub fn begin_segment(&mut self, at: Timestamp, mark: Mark) -> bool {
         self.ring.begin_segment_at(at, mark)
     }
 
-    /// Stacks are told anew from now on.
+    /// From now on the recorder repeats all stacks.
     pub fn stacks_begin_anew(&mut self) {
         self.ring.stacks_begin_anew();
         self.live.iter_mut().for_each(Live::stacks_begin_anew);
     }
 
-    /// Says why triggers cannot fire, each reason once.
+    /// Prints why triggers cannot fire, each reason once.
     pub fn say(&self, reasons: Vec<String>) {
         reasons.into_iter().for_each(|reason| self.saver.say_once(format!("--trigger: {reason}")));
     }
@@ -275,7 +278,7 @@ impl Flight {
         self.pending.is_some()
     }
 
-    /// Takes out what is to be saved, up to `end`.
+    /// Takes the events to save, up to `end`.
     pub fn cut(&mut self, end: Timestamp) -> Option<Saving> {
         let Pending { fired, causes, is_requested, .. } = self.pending.take()?;
         let cut = self.ring.cut(end)?;
@@ -299,9 +302,9 @@ impl Flight {
         self.ring.push(&Event::Tell(tell(mark, &fired.trigger)));
     }
 
-    /// Waits until all is written, and says what came of it.
+    /// Waits until all recordings are written, and prints the result.
     pub fn finish(mut self) {
-        // Whose screen it is gives it back before anything is said.
+        // A screen restores the terminal before anything is printed.
         self.live.iter_mut().for_each(Live::finish);
         for armed in &self.triggers {
             if let Some(why) = armed.silence() {
@@ -326,7 +329,7 @@ impl Flight {
     }
 }
 
-/// What happened, and to whom.
+/// Describes the event and its thread.
 fn describe(fired: &Fired) -> String {
     match fired.tid {
         0 => fired.what.clone(),
@@ -358,7 +361,7 @@ mod tests {
     }
 
     impl Flying {
-        /// It has not begun yet.
+        /// Not begun yet.
         fn new(name: &str, (max_saves, output): (u32, &Path), report: Report) -> Flying {
             let place = std::env::temp_dir().join(format!("holdup-flight-{name}-{}", std::process::id()));
             let _ = std::fs::remove_dir_all(&place);
@@ -387,20 +390,20 @@ mod tests {
             self.flight.begin_at(Timestamp(1_000_000_000), Mark::default()).unwrap();
         }
 
-        /// A step; `true` if it goes on.
+        /// Makes a step. Returns `true` if the recorder continues.
         fn step(&mut self) -> bool {
             self.second += 1;
             let now = Timestamp(self.second * 1_000_000_000);
             self.flight.step(now, now)
         }
 
-        /// It fires, and what comes of that is handed over; `true` if it was not suppressed.
+        /// Fires the trigger and hands over the recording. Returns `true` if it was not suppressed.
         fn fire(&mut self) -> bool {
             self.line.write_all(b"now\n").unwrap();
             self.save()
         }
 
-        /// A step, and what it takes to save what fired; `false` if nothing is saved.
+        /// Makes a step and saves a fired trigger. Returns `false` if nothing is saved.
         fn save(&mut self) -> bool {
             self.step();
             let Some(saving) = self.flight.cut(Timestamp(self.second * 1_000_000_000)) else {
@@ -419,7 +422,7 @@ mod tests {
             ask
         }
 
-        /// What became of them, once that is known of all.
+        /// Returns the counts when no recording is waiting.
         fn counts(&self) -> Counts {
             while self.flight.saver.counts().waiting > 0 {
                 std::thread::yield_now();
@@ -544,7 +547,7 @@ mod tests {
         assert!(flying.fire());
         let counts = flying.counts();
         assert_eq!((counts.kept, counts.waiting, counts.failed), (1, 0, 0));
-        // The first is still being told of.
+        // The report callback of the first recording still runs.
         assert!(flying.fire());
         assert!(!flying.fire(), "the second one will be enough");
         assert!(flying.step(), "unless it fails");
@@ -575,7 +578,7 @@ mod tests {
         test.join().unwrap();
     }
 
-    /// Of the thread that asks.
+    /// Privileges of the calling thread.
     fn privileges() -> String {
         let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
         let wanted = |line: &&str| line.starts_with("Cap") || line.starts_with("NoNewPrivs");

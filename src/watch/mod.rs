@@ -1,5 +1,5 @@
-//! `holdup watch`: a flight recorder. What is recorded goes round in memory, and is saved as a recording when a trigger fires,
-//! with the time before and after it.
+//! `holdup watch`: a flight recorder. Events are kept in a ring in memory. When a trigger fires, they are
+//! saved as a recording, with the time before and after it.
 
 mod cooldown;
 mod flight;
@@ -15,14 +15,14 @@ pub use flight::{Flight, Mark, Saving};
 pub use saver::{Job, Report};
 pub use triggers::Armed;
 
-/// What the user asked for.
+/// The user's limits.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Time before the moment at which a trigger fires.
     pub keep: Duration,
     /// Time after it.
     pub after: Duration,
-    /// Memory for what goes round (bytes).
+    /// Memory for the ring (bytes).
     pub keep_bytes: u64,
     /// Recordings to save at most, except those that a signal asks for.
     pub max_saves: u32,
@@ -34,18 +34,18 @@ pub struct Limits {
     pub output: Option<PathBuf>,
 }
 
-/// What a flight recorder is made of.
+/// Configuration of a flight recorder.
 pub struct Plan {
     /// How much is kept and saved.
     pub limits: Limits,
     /// When.
     pub triggers: Vec<Armed>,
-    /// Whose threads may fire.
+    /// Processes whose threads may fire triggers.
     pub processes: triggers::Processes,
-    /// What to do with each recording.
+    /// Called for each recording.
     pub report: Report,
-    /// Who looks at it meanwhile, and how often.
+    /// The live view, if any.
     pub live: Option<live::Plan>,
-    /// Through which the program writes what triggers look at.
+    /// The pipes for the program's output, which triggers match.
     pub pipes: triggers::output::Pipes,
 }

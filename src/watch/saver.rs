@@ -18,24 +18,24 @@ use super::Mark;
 use crate::record::roots::Roots;
 use crate::record::{Recorded, finish, place};
 
-/// Recordings that wait to be written; their chunks take memory.
+/// Maximum number of recordings waiting to be written, because their chunks take memory.
 const WAITING_MAX: usize = 2;
 
-/// Where it was has been told then.
+/// The location has already been printed.
 const DEFECT: &str = "this is a defect of holdup";
 
-/// What to do with a recording once it is there; none: it could not be made.
+/// Called for a finished recording, or with `None` if it failed.
 pub type Report = Box<dyn Fn(Option<&Recorded>) -> Result<()> + Send + Sync>;
 
 /// One recording to be written.
 pub struct Job {
-    /// Its events.
+    /// The events.
     pub cut: Cut<Mark>,
     /// Why.
     pub fired: Vec<Fired>,
-    /// What it cost up to its end, in all.
+    /// Total cost up to its end.
     pub cost: Cost,
-    /// What delivered, since its beginning.
+    /// The sources since its begin.
     pub sources: Vec<SourceState>,
     /// Where the files of its processes are.
     pub roots: Roots,
@@ -52,26 +52,26 @@ impl Job {
     }
 }
 
-/// What became of recordings.
+/// Counts of recordings by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// They are there.
+    /// Saved.
     pub kept: u32,
-    /// They are still to be written.
+    /// Waiting to be written.
     pub waiting: u32,
-    /// They could not be written.
+    /// Failed to be written.
     pub failed: u32,
-    /// Those of them since the last that could.
+    /// Failures since the last success.
     pub failed_in_a_row: u32,
-    /// Those of the kept ones that the user did not ask for: `--max-saves` counts them.
+    /// Saved recordings that the user did not request. `--max-saves` counts them.
     pub limited_kept: u32,
-    /// Those of the waiting ones that the user did not ask for.
+    /// Waiting recordings that the user did not request.
     pub limited_waiting: u32,
     /// Bytes of those that are there, of that name also of those that were there before.
     bytes: u64,
 }
 
-/// What the recorder and its writer both look at.
+/// State shared by the recorder and its writer.
 #[derive(Default)]
 struct Shared {
     counts: Mutex<Counts>,
@@ -87,7 +87,7 @@ impl Shared {
         }
     }
 
-    /// Changes the counts, and gives what they are then.
+    /// Changes the counts and returns them.
     fn count(&self, change: impl FnOnce(&mut Counts)) -> Counts {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut counts);
@@ -128,7 +128,7 @@ type Written = (PathBuf, Option<Loss>, Option<HeldJournal>);
 enum Refused {
     /// As many wait as may.
     Full,
-    /// There is nobody who writes.
+    /// The writer has ended.
     Gone,
 }
 
@@ -149,12 +149,12 @@ struct Writer {
     report: Arc<Report>,
     shared: Arc<Shared>,
     quota: u64,
-    /// Of the newest recording of its name.
+    /// Number of the newest recording with its name.
     number: u32,
 }
 
 impl Saver {
-    /// With what every recording's manifest says. Nothing is written before [`Saver::begin`].
+    /// `manifest`: the manifest of all recordings. Writing starts with [`Saver::begin`].
     pub fn new(manifest: Manifest, output: Option<PathBuf>, quota: u64, report: Report) -> Saver {
         let (shared, report) = (Arc::new(Shared::default()), Arc::new(report));
         let (number, bytes) = output.as_deref().map_or((0, 0), saved_before);
@@ -189,12 +189,13 @@ impl Saver {
         room
     }
 
-    /// What became of recordings so far.
+    /// Returns the counts so far.
     pub fn counts(&self) -> Counts {
         self.shared.count(|_| {})
     }
 
-    /// Writes it as soon as those before are written. `waits`: until there is room for it, where nothing is recorded meanwhile.
+    /// Writes the recording after the earlier ones. `waits`: blocks until there is room, if no recording is
+    /// in progress.
     pub fn save(&self, job: Job, waits: bool) {
         match self.hand_over(job, waits) {
             Ok(()) => {}
@@ -227,18 +228,18 @@ impl Saver {
         taken
     }
 
-    /// Says something, the first time.
+    /// Prints a message once.
     pub fn say_once(&self, text: String) {
         self.shared.say_once(text);
     }
 
-    /// What [`Saver::say_once`] printed.
+    /// Returns the messages of [`Saver::say_once`].
     #[cfg(test)]
     pub fn said(&self) -> Vec<String> {
         self.shared.said.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Waits until all are written; tells what became of them.
+    /// Waits until all recordings are written. Returns the counts.
     pub fn finish(&mut self) -> Counts {
         self.sender = None;
         let _ = self.thread.take().map(JoinHandle::join);
@@ -281,7 +282,7 @@ impl Writer {
         }
     }
 
-    /// What the report opens is named by the user.
+    /// The report opens files that the user names.
     fn tell(&self, recorded: Option<&Recorded>) -> Result<()> {
         privileges::open_own_files()?;
         (self.report)(recorded)
@@ -321,7 +322,8 @@ impl Writer {
         Ok(Some(Recorded { path, unfinished, ending: None }))
     }
 
-    /// A new directory, and its number. What is there is never replaced: it was saved for somebody to see.
+    /// Creates a new directory. Returns its path and number. An existing path is never replaced, because it
+    /// may be an earlier recording.
     fn place(&self) -> Result<(PathBuf, u32)> {
         let Some(output) = &self.output else {
             let command = self.manifest.command.first().map_or("", String::as_str);
@@ -333,7 +335,7 @@ impl Writer {
             let path = place::numbered(output, number);
             match place::make_new(&path) {
                 Ok(()) => return Ok((path, number)),
-                // What is there may be what should be the directory above it.
+                // `AlreadyExists` may also come from a file that occupies the parent directory's name.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists && path.symlink_metadata().is_ok() => {
                 }
                 Err(error) => {
@@ -344,8 +346,8 @@ impl Writer {
         }
     }
 
-    /// Where it is, what it had no room for, and what keeps it from looking abandoned until its tables are there. If there was room
-    /// for nothing, nothing is left of it.
+    /// Writes the journal. Returns its path, the events that did not fit, and the lock that marks it as in
+    /// use until its tables exist. If no event fits, the directory is removed.
     fn write_journal(&mut self, cut: Cut<Mark>, manifest: &Manifest) -> Result<Written> {
         privileges::open_own_files()?;
         let (path, number) = self.place()?;
@@ -363,13 +365,14 @@ impl Writer {
         }
         let (dropped, held) = written?;
         self.number = number;
-        // What is read from here on are files of those that are recorded.
+        // From here on, files of the recorded processes are read.
         privileges::drop_unneeded()?;
         Ok((path, dropped, held))
     }
 }
 
-/// The greatest number, and the bytes, of the recordings `NAME-N.holdup` that are there: of who was started again with the same name.
+/// Returns the greatest number, and the bytes, of existing recordings `NAME-N.holdup`, from an earlier start
+/// with the same name.
 fn saved_before(output: &Path) -> (u32, u64) {
     let above = output.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let entries = std::fs::read_dir(above).into_iter().flatten().flatten();
@@ -383,7 +386,7 @@ fn saved_before(output: &Path) -> (u32, u64) {
     saved.fold((0, 0), |(last, sum), (number, bytes)| (last.max(number), sum + bytes))
 }
 
-/// What panics (a file that nobody has seen the like of) is no reason to keep none of the recordings that follow.
+/// A panic (an unforeseen file content) must not prevent the following recordings.
 fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(anyhow!(DEFECT)))
 }
@@ -410,7 +413,7 @@ mod tests {
         Job { cut, fired, cost, sources, roots, start_unix_ns: 0, is_requested: false }
     }
 
-    /// A directory that is not there, below which nothing can be made: each save fails, and is told.
+    /// A path below which no directory can be created: each save fails and is reported.
     fn saver(report: impl Fn(Option<&Recorded>) -> Result<()> + Send + Sync + 'static) -> Saver {
         let mut saver =
             Saver::new(Manifest::default(), Some("/dev/null/w".into()), u64::MAX, Box::new(report));
@@ -423,7 +426,7 @@ mod tests {
         let (go, wait): (Sender<()>, Receiver<()>) = channel();
         let wait = Mutex::new(wait);
         let mut saver = saver(move |_| Ok(wait.lock().map(|wait| wait.recv()).unwrap()?));
-        // One is being told of, and the others wait.
+        // One recording is in its report callback, and the others wait.
         assert_eq!(saver.hand_over(job(), false), Ok(()));
         while saver.counts().waiting > 0 {
             std::thread::yield_now();
@@ -488,7 +491,7 @@ mod tests {
             let mut saver =
                 Saver::new(Manifest::default(), Some(output.clone()), quota, Box::new(|_| Ok(())));
             saver.begin().unwrap();
-            // Somebody else's since then.
+            // A directory that another program has made since.
             std::fs::create_dir_all(scratch.join("w-12.holdup")).unwrap();
             let has_room = saver.has_room();
             if has_room {

@@ -14,7 +14,7 @@ use holdup_events::event::RawMapping;
 use super::memory::OfProcess;
 use crate::record::files::{living, map, open};
 
-/// Whose names.
+/// The runtime whose names are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// HotSpot.
@@ -26,10 +26,10 @@ pub enum Kind {
 /// Interpreters' symbols by their binaries' build ids: to look through one takes some milliseconds, and a program may start many.
 pub type KnownBinaries = HashMap<Vec<u8>, cpython::Symbols>;
 
-/// So many are remembered.
+/// Maximum number of remembered binaries.
 const BINARIES_MAX: usize = 64;
 
-/// A runtime that did not tell where it has what.
+/// A runtime whose structures could not be located.
 pub struct Unopened {
     /// In words.
     pub why: String,
@@ -52,7 +52,7 @@ impl Kind {
         java.or_else(|| python().map(|library| (Kind::Python, library)))
     }
 
-    /// Whether it may have a name for what stands in a stack.
+    /// Whether the runtime may have a name for this address in a stack.
     pub fn may_name(self, address: u64) -> bool {
         match Interpreted::of(address).map(|place| place.standing) {
             None | Some(Standing::InPlace) => self == Kind::Java,
@@ -60,7 +60,7 @@ impl Kind {
         }
     }
 
-    /// What has no names where it does not tell.
+    /// Description of the code without names if the runtime cannot be read.
     pub fn unnamed(self) -> &'static str {
         match self {
             Kind::Java => "its methods have no names",
@@ -68,7 +68,7 @@ impl Kind {
         }
     }
 
-    /// Asks it. It may not know yet what it has where.
+    /// Locates the runtime's structures. Fails if the runtime has not initialized them yet.
     pub fn open(
         self,
         memory: &OfProcess,

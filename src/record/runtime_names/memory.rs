@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use holdup_capture::process_memory;
 use holdup_decode::process_memory::Memory;
 
-/// Memory that was read is taken to be as it was for so long, and so much of it is kept for a process (4 MiB).
+/// Time for which read memory is reused, and the maximum number of pages kept per process (4 MiB).
 const READ_FOR: Duration = Duration::from_millis(250);
 const PAGES_MAX: usize = 1024;
 /// The smallest piece of memory of which all or nothing can be read (bytes).
 const PAGE_BYTES: u64 = 4096;
 
-/// Memory of a living process, a page at a time: what was read a moment ago is not read again.
+/// Memory of a living process, read page by page. Recently read pages are reused.
 pub(super) struct OfProcess {
     pub(super) pid: u32,
     pages: RefCell<HashMap<u64, Option<Box<[u8]>>>>,
@@ -21,7 +21,7 @@ pub(super) struct OfProcess {
 }
 
 impl OfProcess {
-    /// Of the process with this number.
+    /// For the process with this PID.
     pub(super) fn new(pid: u32) -> OfProcess {
         OfProcess { pid, pages: RefCell::default(), fresh: Cell::new(Instant::now()) }
     }
@@ -31,7 +31,7 @@ impl OfProcess {
         self.fresh.get().elapsed() >= READ_FOR || self.pages.borrow().len() >= PAGES_MAX
     }
 
-    /// What is read next is as it is then.
+    /// Drops the cached pages, so that the next reads are current.
     pub(super) fn forget(&self) {
         self.pages.borrow_mut().clear();
         self.fresh.set(Instant::now());

@@ -18,7 +18,7 @@ struct Cpu {
     cpus: u64,
     window: Timestamp,
     ran: Duration,
-    /// It was on the other side since it fired.
+    /// Whether the usage was on the other side of the limit since it last fired.
     ready: bool,
 }
 
@@ -100,7 +100,7 @@ mod tests {
         };
         let mut standing = Standing::default();
         let mut fired = Vec::new();
-        // In seconds 1 to 8 a thread runs so many tenths of the second.
+        // In each of the seconds 1 to 8, a thread runs this number of tenths of the second.
         for (second, tenths) in (1..).zip([1, 9, 8, 1, 1, 9, 2, 2]) {
             let base = Switch { cpu: CpuId(0), prev_tgid: 5, ..Switch::default() };
             let comes = Switch { at: Timestamp(second * S), next_tid: 7, ..base.clone() };
@@ -116,7 +116,7 @@ mod tests {
                 standing.fold(&event);
             }
         }
-        // What it did in its first second is no fall.
+        // The usage of the first second is no fall.
         assert_eq!(fired, [5, 8]);
     }
 }

@@ -11,7 +11,7 @@ use super::{Probe, Trigger, happened_to};
 pub const HELP: &str =
     "function:NAME>10ms, function:NAME>p99.9  a call takes longer, or longer than so many of its calls";
 
-/// So many calls beyond a share have to be seen before it means something.
+/// Minimum number of calls beyond a percentile.
 const BEYOND_MIN: f64 = 10.0;
 /// Lengths whose highest bits are the same are counted together: a share is known to a sixteenth of its length.
 const SUB_BITS: u32 = 4;
@@ -55,7 +55,7 @@ impl Lengths {
         }
     }
 
-    /// Whether fewer than the rest of the calls were as long; not known while there are few.
+    /// Whether fewer calls than the rest were at least this long. `false` while there are few calls.
     fn is_beyond(&self, length: Duration, share: f64) -> bool {
         let rest = self.all as f64 * (1.0 - share);
         let as_long: u64 = self.counts.iter().skip(Self::bucket(length)).sum();

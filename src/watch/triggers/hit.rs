@@ -47,7 +47,8 @@ pub fn parse(rest: &str) -> Result<Box<dyn Trigger>, String> {
     Ok(Box::new(Hit { probe, too_often: false }))
 }
 
-/// What is passed, and the condition behind it. Names of functions have parentheses, too: `a::operator()`.
+/// Splits the probed place from the condition after it. Function names may contain parentheses, too:
+/// `a::operator()`.
 fn with_condition(rest: &str) -> Result<(&str, Option<&str>), String> {
     let is_asked = |text: &str| text.contains(['<', '>', '=', '&']) || text.contains("arg");
     match rest.rfind('(').is_some_and(|at| is_asked(&rest[at..])) {

@@ -20,7 +20,8 @@ pub const HELP: &str = "line:PATH         somebody writes a line to this FIFO (m
 /// Longer ones are cut.
 const LINE_MAX: usize = 4096;
 const PEERS_MAX: usize = 64;
-/// Of each peer so much is taken at one look, and the rest at the next ones: who never stops must not hold up the recorder.
+/// Maximum bytes read from each peer per step. The rest is read in the next steps, so that a peer that never
+/// stops does not hold up the recorder.
 const BYTES_MAX: usize = 64 << 10;
 const LINES_MAX: usize = 64;
 
@@ -28,7 +29,7 @@ struct Line {
     path: PathBuf,
     listener: Option<UnixListener>,
     peers: Vec<Peer>,
-    /// It is ours to take away.
+    /// Whether holdup created the file and removes it.
     made: bool,
 }
 
@@ -39,10 +40,10 @@ pub fn parse(rest: &str) -> Result<Box<dyn Trigger>, String> {
     Ok(Box::new(Line { path: rest.into(), listener: None, peers: Vec::new(), made: false }))
 }
 
-/// Somebody who writes.
+/// A writing client.
 struct Peer {
     reader: BufReader<Box<dyn Read>>,
-    /// What has come of a line.
+    /// The begin of an incomplete line.
     begun: Vec<u8>,
 }
 
@@ -63,7 +64,8 @@ impl Peer {
         Peer { reader: BufReader::new(Box::new(reader)), begun: Vec::new() }
     }
 
-    /// Reads what is there, within bounds; gives the lines that ended. `false`: the other end is gone.
+    /// Reads available data within the limits. Adds complete lines to `lines`. Returns `false` if the peer
+    /// has closed.
     fn read_lines(&mut self, lines: &mut Vec<String>) -> bool {
         let (mut bytes_left, mut lines_left) = (BYTES_MAX, LINES_MAX);
         while bytes_left > 0 && lines_left > 0 {

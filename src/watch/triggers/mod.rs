@@ -19,9 +19,12 @@ use holdup_events::{Event, Timestamp};
 
 pub use processes::{Firing, Firings, Processes};
 
-/// Watches for one thing.
+/// Watches for one condition.
 pub trait Trigger {
-    /// Makes ready; an error says why it cannot fire here.
+    /// Prepares the trigger.
+    ///
+    /// # Errors
+    /// If it cannot fire here, with the reason.
     fn arm(&mut self) -> Result<()> {
         Ok(())
     }
@@ -29,10 +32,10 @@ pub trait Trigger {
     /// The recording begins, maybe seconds after it was made ready.
     fn begin(&mut self, _: Timestamp) {}
 
-    /// Looks at an event, before `standing` knows it.
+    /// Called with each event, before `standing` is updated.
     fn event(&mut self, _: &Event, _: &Standing, _: &mut dyn FnMut(Fired)) {}
 
-    /// Looks at the rest, some ten times a second.
+    /// Called about ten times per second.
     fn step(&mut self, _: Timestamp, _: &Standing, _: &mut dyn FnMut(Fired)) {}
 
     /// The pattern that it wants to be looked for in the program's output.
@@ -40,7 +43,7 @@ pub trait Trigger {
         None
     }
 
-    /// What is to be probed in the program for it.
+    /// Returns the probe that the trigger needs in the program.
     fn probe(&self) -> Option<Probe> {
         None
     }
@@ -50,7 +53,7 @@ pub trait Trigger {
         false
     }
 
-    /// Why it never could fire, if that turned out meanwhile.
+    /// Returns why the trigger never could fire, if that was found out.
     fn silence(&self) -> Option<String> {
         None
     }
@@ -59,11 +62,11 @@ pub trait Trigger {
 /// Something that is probed wherever it is mapped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probe {
-    /// What its spans, or marks, are called.
+    /// Name of its spans or marks.
     pub name: String,
     /// A function, or `usdt:PROVIDER:NAME`.
     pub entry: String,
-    /// Only that it was passed is told.
+    /// Only hits are recorded, without a length.
     pub is_mark: bool,
     /// And only if its arguments are such (`holdup_events::condition`).
     pub when: Option<String>,
@@ -72,7 +75,7 @@ pub struct Probe {
 /// The runtime as which what triggers ask for is probed.
 pub const RUNTIME: &str = "holdup-watch";
 
-/// The descriptor (docs/descriptors.md) of all that is to be probed; none where nothing is.
+/// Returns the descriptor (docs/descriptors.md) of all probes. `None` without probes.
 pub fn descriptor(all: &[Armed]) -> Option<String> {
     let mut probes: Vec<Probe> = Vec::new();
     for probe in all.iter().filter_map(|armed| armed.trigger.probe()) {
@@ -90,9 +93,9 @@ pub fn descriptor(all: &[Armed]) -> Option<String> {
 
 /// A kind of trigger.
 pub struct Kind {
-    /// What it begins with.
+    /// Prefix of the trigger's text.
     prefix: &'static str,
-    /// How it is written, and what it means.
+    /// Syntax and meaning.
     pub help: &'static str,
     parse: fn(&str) -> Result<Box<dyn Trigger>, String>,
 }
@@ -136,7 +139,7 @@ impl Armed {
         Armed { text: text.to_owned(), is_own: true, trigger }
     }
 
-    /// It was made by [`Armed::own`].
+    /// Whether it was made by [`Armed::own`].
     pub fn is_own(&self) -> bool {
         self.is_own
     }
@@ -178,12 +181,12 @@ impl Armed {
     }
 }
 
-/// What happened to nobody in particular.
+/// An event without a thread.
 fn happened(at: Timestamp, what: String) -> Fired {
     Fired { at_ns: at.0, what, ..Fired::default() }
 }
 
-/// What happened to a thread, and how long it took (ns).
+/// An event of a thread, with its duration (ns).
 fn happened_to(tid: u32, standing: &Standing, (at, what, length_ns): (Timestamp, String, u64)) -> Fired {
     let thread = standing.threads().get(tid).map(|thread| thread.name.to_string()).unwrap_or_default();
     Fired { at_ns: at.0, tid, thread, what, length_ns, ..Fired::default() }

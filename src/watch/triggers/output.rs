@@ -1,5 +1,5 @@
-//! A line of the program's output that matches. What the program writes goes through a pipe to where it would have gone,
-//! unchanged.
+//! Trigger on a matching line of the program's output. The output passes unchanged through a pipe to its
+//! original destination.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -18,12 +18,12 @@ use super::{Trigger, happened};
 pub const HELP: &str =
     "output:REGEX      a line that the program writes matches; its output is a pipe then, and no terminal";
 
-/// Of a longer line only the beginning is looked at.
+/// Longer lines are cut.
 const LINE_MAX: usize = 16 << 10;
-/// Lines that wait to be told of.
+/// Maximum number of matches not reported yet.
 const FOUND_MAX: usize = 64;
 
-/// What is looked for, and what was found.
+/// The expression, and the matches.
 #[derive(Clone)]
 pub struct Pattern {
     regex: Regex,
@@ -87,17 +87,18 @@ pub struct Pipes(Vec<Arc<Mutex<Pipe>>>);
 
 /// Held while something that came out of it is on its way.
 struct Pipe {
-    /// Closed once nothing is passed on any more: who writes then has to hear that nobody reads.
+    /// Closed when forwarding ends. Writers must then get an error, because the pipe has no reader.
     from: Option<File>,
     to: File,
     lines: Lines,
 }
 
 impl Pipes {
-    /// What is written is passed on from now on. Only now are there threads: they have no more privileges than the recorder then.
+    /// Starts forwarding the output. The threads are started only now, so that they have no more privileges
+    /// than the recorder.
     ///
     /// # Errors
-    /// If there are none to be had.
+    /// If a thread cannot be started.
     pub fn begin(&self) -> Result<()> {
         for pipe in &self.0 {
             let watched = match &pipe.lock().unwrap_or_else(PoisonError::into_inner).from {
@@ -111,16 +112,17 @@ impl Pipes {
         Ok(())
     }
 
-    /// Waits until all that was written so far is where it should be. Who writes later has nobody who reads.
+    /// Waits until the output so far is forwarded. Later writers find the pipe closed.
     pub fn finish(&self) {
         self.0.iter().for_each(|pipe| pipe.lock().unwrap_or_else(PoisonError::into_inner).finish());
     }
 }
 
-/// Starts a program by `start` so that what it writes is looked at on its way, from [`Pipes::begin`] on.
+/// Starts a program by `start` with pipes for its output, which are forwarded and matched from
+/// [`Pipes::begin`] on.
 ///
 /// # Errors
-/// If there are no pipes to be had, or it cannot be started.
+/// If a pipe cannot be made, or the program cannot be started.
 pub fn tapped<T>(patterns: &[Pattern], start: impl FnOnce() -> Result<T>) -> Result<(T, Pipes)> {
     if patterns.is_empty() {
         return Ok((start()?, Pipes::default()));
@@ -147,11 +149,11 @@ impl Drop for Tap {
     }
 }
 
-/// Puts a pipe where a standard descriptor was; what comes out goes to where that went.
+/// Replaces a standard descriptor by a pipe, whose output is forwarded to the original destination.
 fn tap(descriptor: RawFd, patterns: &[Pattern], pipes: &mut Pipes) -> Result<Tap> {
     let failed = std::io::Error::last_os_error;
     let mut ends = [0; 2];
-    // SAFETY: the kernel fills two numbers; descriptors that it gave are ours.
+    // SAFETY: the kernel fills two numbers. The descriptors that it returns are ours.
     let (from, writer, before) = unsafe {
         if libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) != 0 {
             return Err(failed()).context("making a pipe");
@@ -172,13 +174,14 @@ fn tap(descriptor: RawFd, patterns: &[Pattern], pipes: &mut Pipes) -> Result<Tap
     Ok(Tap { descriptor, before })
 }
 
-/// Until nobody writes any more, or there is nobody to write to: the program hears of that by its next write.
+/// Forwards until the last writer or the reader has closed. In the second case, the program's next write
+/// fails.
 fn pass_on(watched: &File, pipe: &Mutex<Pipe>) {
     privileges::run_like_others();
     loop {
         if is_ready(watched, libc::POLLIN, -1) {
             let mut pipe = pipe.lock().unwrap_or_else(PoisonError::into_inner);
-            // The recorder may have read it meanwhile, at the end.
+            // At the end, the recorder may have read the rest already.
             if is_ready(watched, libc::POLLIN, 0) && pipe.pass_on().is_none() {
                 return;
             }
@@ -186,15 +189,16 @@ fn pass_on(watched: &File, pipe: &Mutex<Pipe>) {
     }
 }
 
-/// Whether there is something to read, or room to write, or the other end is gone, within so many milliseconds; -1: ever.
+/// Waits up to `timeout_ms` (-1: forever) until the file can be read or written, or its other end is closed.
 fn is_ready(file: &File, what: libc::c_short, timeout_ms: i32) -> bool {
     let mut one = libc::pollfd { fd: file.as_raw_fd(), events: what, revents: 0 };
-    // SAFETY: one descriptor that is open; the kernel writes one number.
+    // SAFETY: the descriptor is open, and the kernel writes one number.
     unsafe { libc::poll(&raw mut one, 1, timeout_ms) > 0 }
 }
 
 impl Pipe {
-    /// Passes on what is there; how many bytes that were. `None`: there will be no more, or nobody wants it.
+    /// Forwards the available data and returns its length in bytes. `None` if the writers or the reader have
+    /// closed.
     fn pass_on(&mut self) -> Option<usize> {
         let mut part = [0; 16 << 10];
         match self.from.as_mut()?.read(&mut part) {
@@ -203,7 +207,7 @@ impl Pipe {
                 self.lines.take(bytes, lower::now());
                 match self.write(bytes) {
                     Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
-                    // A full disk may have room for what comes later: without holdup the program would go on, too.
+                    // A full disk may have room later. Without holdup, the program would continue, too.
                     _ => return Some(count),
                 }
             }
@@ -230,7 +234,7 @@ impl Pipe {
         Ok(())
     }
 
-    /// Passes on what is there now, and nothing that comes meanwhile: an orphan may never stop writing.
+    /// Forwards the data available now, and no later data: an orphan may never stop writing.
     fn finish(&mut self) {
         let mut left = self.waiting();
         while left > 0 {
@@ -243,7 +247,7 @@ impl Pipe {
     fn waiting(&self) -> usize {
         let Some(from) = &self.from else { return 0 };
         let mut bytes: libc::c_int = 0;
-        // SAFETY: a descriptor that is open; the kernel writes one number.
+        // SAFETY: the descriptor is open, and the kernel writes one number.
         let asked = unsafe { libc::ioctl(from.as_raw_fd(), libc::FIONREAD, &raw mut bytes) };
         if asked == 0 { usize::try_from(bytes).unwrap_or(0) } else { 0 }
     }
@@ -285,8 +289,8 @@ mod tests {
         pass_on(&watched, &pipe);
         drop(watched);
         assert!(pipe.lock().unwrap().from.is_none());
-        // Other tests start programs, which have a copy of every descriptor for a moment; a pipe that somebody reads is full at last.
-        // SAFETY: a descriptor that is open.
+        // Other tests start programs, which briefly inherit every descriptor. A pipe with a reader becomes
+        // full in the end. SAFETY: the descriptor is open.
         unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) };
         let refused = loop {
             if let Err(error) = writer.write_all(b"x") {
@@ -314,7 +318,7 @@ mod tests {
     #[test]
     fn the_end_does_not_wait_for_who_goes_on_writing() {
         let (mut writer, mut pipe) = piped(File::open("/dev/null").unwrap());
-        // What comes out goes in again: it is never empty.
+        // The output goes back into the pipe, so the pipe is never empty.
         pipe.to = writer.try_clone().unwrap();
         writer.write_all(&[b'x'; 40_000]).unwrap();
         pipe.finish();

@@ -1,9 +1,9 @@
 //! `NAME(CONDITION)`: how the triggers write that a place counts only with certain arguments.
 
-/// Name and condition, which is empty where none is written; the parentheses of the condition are the last ones that are open.
+/// Returns name and condition. The condition is empty if there is none. Its parentheses are the last pair.
 ///
 /// # Errors
-/// How a condition is written.
+/// If the condition is malformed, with its syntax.
 pub(super) fn split(text: &str) -> Result<(&str, &str), String> {
     if !text.contains(['(', ')']) {
         return Ok((text, ""));

@@ -16,7 +16,8 @@ use super::{Trigger, happened_to};
 pub const HELP: &str = "pause:KIND>TIME   a thread waits for longer: lock, run-queue, off-cpu, stop-the-world; \
                         without a kind any but off-cpu";
 
-/// One that goes on is told so much later: records of a CPU that the hypervisor holds up may still say that it is over.
+/// Extra time for an unfinished pause. Records of a CPU that the hypervisor has preempted may still report
+/// its end.
 const STILL_MARGIN: Duration = Duration(50_000_000);
 
 /// Which pauses.
@@ -33,7 +34,7 @@ struct Pause {
     kind: Kind,
     longer_than: Duration,
     spans: OpenSpans,
-    /// Since when a thread was off its CPU of which it was told while that went on.
+    /// Start of the off-CPU time of threads whose unfinished pause was reported.
     told: HashMap<u32, Timestamp>,
 }
 
@@ -63,7 +64,8 @@ fn off_since(thread: &StandingThread) -> Timestamp {
     }
 }
 
-/// What a thread off its CPU waited for, up to `at`: in words, and how long, which is never longer than it was off.
+/// Returns the reasons for which a thread is off its CPU, up to `at`, with their durations. No duration
+/// exceeds the off-CPU time.
 fn pauses(kind: Kind, thread: &StandingThread, at: Timestamp) -> [Option<(&'static str, Duration)>; 2] {
     let off = off_since(thread);
     // Runnable since it left: it never was blocked.
@@ -133,7 +135,7 @@ impl Trigger for Pause {
         }
     }
 
-    /// What goes on still: a deadlock never ends.
+    /// Reports unfinished pauses, because a deadlock never ends.
     fn step(&mut self, now: Timestamp, standing: &Standing, fire: &mut dyn FnMut(Fired)) {
         let longer_than = Duration(self.longer_than.0.saturating_add(STILL_MARGIN.0));
         let off = |thread: &StandingThread| matches!(thread.doing, Doing::Blocked | Doing::Runnable);
@@ -188,7 +190,7 @@ mod tests {
         Event::Waking(Waking { at: Timestamp(ms * MS), wakee_tid, ..Waking::default() })
     }
 
-    /// What fires at events, and at a look after the last of them.
+    /// Returns the firings for events, including a step after the last of them.
     fn fired(trigger: &str, events: &[Event], look_ms: u64) -> Vec<String> {
         let mut armed = parse(trigger).unwrap();
         let (mut standing, mut all) = (Standing::default(), Vec::new());

@@ -6,7 +6,7 @@ use holdup_events::standing::Standing;
 /// Bytes of a process's name that the kernel keeps (`TASK_COMM_LEN` without its zero byte).
 const NAME_BYTES: usize = 15;
 
-/// The processes that `--trigger-process` names; none: every process that is recorded.
+/// The processes named by `--trigger-process`. Empty for every recorded process.
 #[derive(Clone, Debug, Default)]
 pub struct Processes(Vec<Named>);
 
@@ -44,9 +44,9 @@ fn shortened(name: &str) -> &str {
 /// A trigger that fired, and the process of the thread that made it fire.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Firing {
-    /// What happened.
+    /// The event.
     pub fired: Fired,
-    /// The name of the process; empty if no thread made it fire.
+    /// Name of the process. Empty if no thread fired it.
     pub process: String,
 }
 
@@ -69,7 +69,7 @@ impl Firings {
         self.new.push(Firing { fired, process });
     }
 
-    /// What fired since the last call.
+    /// Returns the firings since the last call.
     pub fn drain(&mut self) -> Vec<Firing> {
         std::mem::take(&mut self.new)
     }

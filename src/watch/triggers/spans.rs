@@ -15,7 +15,7 @@ const DEPTH_MAX: usize = 1024;
 pub struct Ended {
     /// When.
     pub at: Timestamp,
-    /// The thread that told it; 0 if that is not known.
+    /// The thread that recorded it. 0 if unknown.
     pub tid: u32,
     pub kind: SpanKind,
     pub name: Arc<str>,
@@ -33,7 +33,7 @@ struct Open {
 pub struct OpenSpans(BTreeMap<(u32, u32), Vec<Open>>);
 
 impl OpenSpans {
-    /// Takes what is told; gives the span that ended by it.
+    /// Adds a record. Returns the span that it ends.
     pub fn take(&mut self, tell: &Tell) -> Option<Ended> {
         let key = (tell.tgid, tell.lane);
         match tell.what {

@@ -8,31 +8,34 @@ use holdup_events::{Duration, Timestamp};
 
 use super::{Trigger, happened_to, parentheses};
 
-/// Of a place that is passed oftener in a second, by whomever, nothing more is told: each pass costs who makes it.
+/// Maximum hits of a place per second, of all processes. Above, the trigger is closed, because each hit costs
+/// the thread time.
 const PER_SECOND_MAX: u64 = 10_000;
 const SECOND: Duration = Duration(1_000_000_000);
 
-/// Who passed it since the last call, and how many more ([`Tracepoint::drain`]). It is closed by being dropped.
+/// Returns the hits since the last call, and the number of lost ones ([`Tracepoint::drain`]). Dropping it
+/// closes the tracepoint.
 type Drain = Box<dyn FnMut() -> (Vec<Pass>, u64)>;
 
 struct Passed {
     category: String,
     name: String,
-    /// In the kernel's words; empty: none.
+    /// In the kernel's filter syntax. Empty for none.
     condition: String,
-    /// What is told.
+    /// The reported text.
     what: String,
     open: Option<Drain>,
     /// When it was asked last.
     asked: Timestamp,
-    /// Passes of the recording's that were seen before anybody was to be told of them.
+    /// Hits of the recording that were read before triggers could fire.
     early: Vec<Pass>,
     /// Since when passes are counted, and how many there were.
     window: (Timestamp, u64),
     too_often: bool,
 }
 
-/// `syscall:NAME`, `tracepoint:CATEGORY:NAME`, either with `(CONDITION)` behind it; `None`: it is neither.
+/// Parses `syscall:NAME` or `tracepoint:CATEGORY:NAME`, each with an optional `(CONDITION)`. `None` for other
+/// text.
 pub fn parse(rest: &str) -> Option<Result<Box<dyn Trigger>, String>> {
     if !["syscall:", "tracepoint:"].iter().any(|kind| rest.starts_with(kind)) {
         return None;
@@ -64,7 +67,7 @@ pub fn parse(rest: &str) -> Option<Result<Box<dyn Trigger>, String>> {
     })))
 }
 
-/// Of passes that came in so long, those of one second: the recorder may have been kept from its CPU for longer.
+/// Scales hits of a longer time down to one second, since the recorder may have been preempted for longer.
 fn in_a_second(count: u64, time: Duration) -> u64 {
     match time > SECOND {
         true => (u128::from(count) * u128::from(SECOND.0) / u128::from(time.0)) as u64,
@@ -73,7 +76,7 @@ fn in_a_second(count: u64, time: Duration) -> u64 {
 }
 
 impl Passed {
-    /// Counts passes; `true` if there are too many of them.
+    /// Counts hits. Returns `true` if they exceed the limit.
     fn is_too_often(&mut self, now: Timestamp, count: u64) -> bool {
         if now.since(self.window.0) > SECOND {
             self.window = (now, 0);
@@ -97,7 +100,8 @@ impl Trigger for Passed {
         Ok(())
     }
 
-    /// It is open since before the kernel programs were loaded, which takes seconds: what passed then is no part of the recording.
+    /// The tracepoint is open while the BPF programs are loaded, which takes seconds. Hits of that time do
+    /// not belong to the recording.
     fn begin(&mut self, at: Timestamp) {
         let Some(drain) = &mut self.open else { return };
         let (mut passes, _) = drain();
@@ -146,7 +150,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// One that gives what is put there, at each call one.
+    /// Returns one of the given results per call.
     fn giving(answers: Vec<(Vec<Pass>, u64)>) -> Passed {
         let mut answers = answers.into_iter();
         Passed { open: Some(Box::new(move || answers.next().unwrap_or_default())), ..passed() }
@@ -170,7 +174,7 @@ mod tests {
         (0..count).map(|number| Pass { at: Timestamp(at_ms * MS + number), tid: 7 }).collect()
     }
 
-    /// When it fired (ms), at looks at these moments.
+    /// Returns the times (ms) of firings, for steps at these times (ms).
     fn fired(trigger: &mut Passed, looks_ms: &[u64]) -> Vec<u64> {
         let mut all = Vec::new();
         for look in looks_ms {
