@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use holdup_events::tables::CountKind;
 use holdup_events::{ThreadId, Timestamp, Trace};
 
-/// The tightest of one kind among the program's processes, each as it was last seen, in the units of the kind; none where nothing was
-/// limited, or nobody looked.
+/// Lowest limit of one kind over the program's processes, in the kind's unit. Uses the last recorded value of
+/// each process. `None` if there is no limit, or if limits were not recorded.
 pub fn tightest(trace: &Trace, what: CountKind) -> Option<u64> {
     let mut last: BTreeMap<ThreadId, (Timestamp, u64)> = BTreeMap::new();
     for row in trace.kernel_counts.iter().filter(|row| row.what == what) {

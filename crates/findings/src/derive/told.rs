@@ -1,7 +1,8 @@
-//! What runtimes told of their threads' time, for the ledger: collecting, waiting for other threads to collect, idle.
+//! Phases that runtimes report for their threads, for the ledger: collecting, waiting for other threads'
+//! collection, idle.
 //!
-//! It goes before what stacks say: it is exact. Running time in a phase is the part of it in which the scheduler saw
-//! the thread run, less what the hypervisor took.
+//! Phases take precedence over stacks, because they are exact. Running time in a phase is the time in which
+//! the scheduler ran the thread, without steal time.
 
 use holdup_events::tables::{SampleRow, Slice, SpanKind, SpanRow, ThreadState};
 use holdup_events::{ThreadId, Timestamp, Trace};
@@ -27,7 +28,7 @@ struct Course {
 /// The phases of every thread of the program.
 #[derive(Clone, Debug, Default)]
 pub struct Told {
-    /// By thread; empty where no runtime told anything.
+    /// By thread. Empty if no runtime reported phases.
     courses: Vec<Course>,
 }
 
@@ -55,14 +56,14 @@ impl Told {
         self.courses.get(thread.index()).filter(|course| !course.phases.is_empty())
     }
 
-    /// The class that a sample has by what was told.
+    /// Class of a sample by its thread's phase.
     pub fn class_of_sample(&self, sample: &SampleRow) -> Option<Class> {
         let phase = self.of(sample.thread)?.at(sample.at)?;
         part(phase.kind).map(|part| RAN[part])
     }
 
-    /// The class that a blocked slice has by what was told when it began: a thread tells nothing while it sleeps. What
-    /// it waits for within the collector's work is not for the collector.
+    /// Class of a blocked slice by the phase at its start, because a sleeping thread reports nothing. Waits
+    /// within the collector's work are not waits for the collector.
     pub fn class_of_wait(&self, slice: &Slice) -> Option<Class> {
         match self.of(slice.thread)?.at(slice.start)?.kind {
             SpanKind::GcWait | SpanKind::Stopped => Some(Class::GcWait),
@@ -71,7 +72,8 @@ impl Told {
         }
     }
 
-    /// Running time of a thread in phases between two moments, of [`RAN`]; a phase that is cut has its share.
+    /// Running time of a thread in phases between two moments, by class of [`RAN`]. A phase that is cut
+    /// counts in proportion.
     pub fn ran(&self, thread: ThreadId, (from, to): (Timestamp, Timestamp)) -> Ran {
         let Some(course) = self.of(thread) else { return [0; 2] };
         let (start, end) = (course.ran_before(from), course.ran_before(to.max(from)));

@@ -1,5 +1,5 @@
-//! Imported samples that do not stand for time: of page faults, say, or of cycles without a frequency. How long threads ran is not
-//! known; what is known is how often each stack was sampled.
+//! Imported samples that do not represent time, such as page faults, or cycles without a frequency. The
+//! running time of threads is unknown. Known is the number of samples of each stack.
 
 use holdup_events::tables::ThreadState;
 use holdup_events::{ThreadId, Trace};
@@ -7,7 +7,8 @@ use holdup_events::{ThreadId, Trace};
 /// Stacks and exports show each sample as so long (ns), as an importer does of files without times.
 pub const SHOWN_NS: u64 = 1_000_000;
 
-/// Whether the recording has samples that do not stand for time, and nothing else that says when its threads ran.
+/// Whether the recording has samples that do not represent time, and no other source for the running time of
+/// threads.
 pub fn has_untimed_samples(trace: &Trace) -> bool {
     let manifest = &trace.manifest;
     // An importer of data races has a sample for each access: these show no places where a program was.

@@ -1,5 +1,5 @@
-//! Waits for another thread that ended only because time was up, after which the waiter went on as if it had been told: what it
-//! waited for was there, and who made it told nobody, or somebody else. It judges nothing.
+//! Lost wakeups: waits that ended by timeout although their condition already held. The producer signalled no
+//! thread, or the wrong one. After the timeout the waiter continued as if it had been signalled.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,22 +12,23 @@ use super::holders::tell;
 use super::roles::Roles;
 use crate::charge::Charge;
 
-/// Those waits, together.
+/// Sums over these waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Untold {
     /// How many.
     pub waits: u64,
     /// How long in all (ns).
     pub ns: u64,
-    /// So many of them were for something for which several threads wait.
+    /// Number of these waits on objects with several waiters.
     pub shared: u64,
 }
 
-/// Others end so many of the waits for a thing, if these are for others: who sleeps on a condition variable, so as to be woken when the
-/// program ends, is told by nobody before.
+/// Minimum share of an object's waits that other threads end, for waits on other threads. A condition
+/// variable that is only signalled at the program's end has fewer.
 const TOLD_MIN: f64 = 0.1;
 
-/// Of the charged waits, all of which a clock ended. Where a runtime's threads carry tasks, the clock may be a task's: these do not count.
+/// Considers the charged waits, all of which a timer ended. Threads that run a runtime's tasks are excluded,
+/// because the timer may be a task's.
 pub fn derive(trace: &Trace, roles: &Roles, charge: &Charge) -> Untold {
     let threads: BTreeSet<ThreadId> =
         charge.slices(trace).filter(|slice| is_for_others(trace, slice)).map(|slice| slice.thread).collect();
@@ -85,7 +86,7 @@ fn woke(trace: &Trace, threads: &[ThreadId]) -> BTreeMap<ThreadId, Vec<Timestamp
 struct Thing {
     waiters: BTreeSet<ThreadId>,
     waits: u64,
-    /// Those of them that another thread ended.
+    /// Number of waits that another thread ended.
     told: u64,
 }
 

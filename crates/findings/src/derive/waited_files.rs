@@ -10,14 +10,14 @@ use super::parallel;
 /// A file, and what of the waiting is for it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WaitedFile {
-    /// Its path, as far as it was noted.
+    /// Path of the file, as far as recorded.
     pub path: String,
-    /// Of the time that was waited, for files or anything else (0 to 1).
+    /// Share of the total wait time, for files or anything else (0 to 1).
     pub share: f64,
 }
 
-/// For which files target threads wait in the slices that `matches`, the most first; those alone whose names are known. How many
-/// files it was, named or not, is told beside it.
+/// Files that target threads wait for in the slices that `matches` accepts, largest share first. Only files
+/// with known names. Also returns the number of all files, with or without a name.
 pub fn waited(trace: &Trace, matches: impl Fn(&Slice) -> bool + Sync) -> (Vec<WaitedFile>, usize) {
     let groups = parallel::thread_groups(trace);
     let parts = parallel::map(groups.len(), |group| {

@@ -1,7 +1,7 @@
-//! Why a thread did not run: from its wait to who had what it waited for, what that thread did, and so on to the cause.
+//! Why a thread did not run: from its wait to the holder, to the holder's activity, and on to the cause.
 //!
-//! One chain for one slice, asked for when somebody looks at it. It follows [`Holders`], then the longest wait of the
-//! holder inside the first; who had a CPU comes from what ran there. `derive/blame` adds up all chains; this shows one.
+//! One chain is derived on request for one slice. It follows [`Holders`], then the holder's longest wait
+//! inside the first one. CPU occupants come from the CPU's timeline. `derive/blame` sums all chains.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -15,16 +15,16 @@ use super::locks::LockIndex;
 use super::timelines::Timelines;
 use super::zoom::Zoom;
 
-/// What a chain is made from.
+/// Input of a chain.
 #[derive(Clone, Copy)]
 pub struct Facts<'a> {
     /// The recording.
     pub trace: &'a Trace,
-    /// Who ran where.
+    /// Occupation of each CPU.
     pub timelines: &'a Timelines,
-    /// What threads did in a range.
+    /// Activity of threads in a range.
     pub zoom: &'a Zoom,
-    /// Who had what.
+    /// Holders of all waits.
     pub holders: &'a Holders,
     /// The locks, as `holders` numbers them.
     pub locks: &'a LockIndex,
@@ -33,43 +33,45 @@ pub struct Facts<'a> {
 /// One link: what the one before it waited for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// Who; `None` where it was no thread, or is not known.
+    /// Thread of the link. `None` if it is not a thread, or unknown.
     pub thread: Option<ThreadId>,
-    /// The time that is meant: a slice's, or the part of it during which the first one waited.
+    /// Start of the link's time: a slice, or the part of it during which the first thread waited.
     pub start: Timestamp,
-    /// Its end.
+    /// End of the link's time.
     pub end: Timestamp,
-    /// The slice to look at, a row of the slices.
+    /// Row of the slice to show.
     pub row: Option<usize>,
-    /// What it is.
+    /// Content of the link.
     pub what: What,
 }
 
-/// What a [`Link`] tells.
+/// Content of a [`Link`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
     /// The slice that was asked about, or the longest wait of the thread before it.
     Slice,
-    /// This thread had what was waited for; what it did meanwhile (ns by class, as slices are coloured).
+    /// The link's thread was the holder, with its activity during the wait (ns by class, as slices are
+    /// coloured).
     Held(Hold, ByClass),
-    /// No thread had it: how the wait ended.
+    /// The holder was not a thread, with the way in which the wait ended.
     Nobody(Hold),
-    /// This thread had that CPU for the longest time meanwhile, so long in all; so many others had it, too.
+    /// The link's thread occupied the CPU for the longest time during the wait: CPU, total time, and number
+    /// of other occupants.
     HadCpu(CpuId, Duration, u32),
-    /// The CPU was idle, or it is not known who ran there.
+    /// The CPU was idle, or its occupant is unknown.
     CpuIdle,
-    /// Its group's CPU bandwidth was used up.
+    /// Throttled: the cgroup's CPU bandwidth was used up.
     Throttled,
 }
 
-/// No chain is longer: waits that lead on and on say no more.
+/// Maximum length of a chain. Longer chains add no information.
 const LINKS_MAX: usize = 24;
-/// Slices of a holder that are looked through for its longest wait, the last first.
+/// Maximum number of a holder's slices in which its longest wait is searched, latest first.
 const LOOK_BACK: usize = 10_000;
 /// A holder that was off the CPU for less than this share of the wait was busy: the chain ends there.
 const OFF_CPU_SHARE_MIN: f64 = 0.2;
 
-/// The chain of a slice of `thread`; `row` must be one of its rows.
+/// Chain of a slice of `thread`. `row` must be one of the thread's rows.
 pub fn why(facts: Facts, thread: ThreadId, row: usize) -> Vec<Link> {
     let mut links = Vec::new();
     let mut next = Some((thread, row));
@@ -93,10 +95,10 @@ pub fn why(facts: Facts, thread: ThreadId, row: usize) -> Vec<Link> {
     links
 }
 
-/// Where a thread waited for a CPU, and who ran there meanwhile, the longest first.
+/// CPU that a thread waited for, and its occupants during the wait, longest first.
 ///
-/// A slice knows where its thread ran *next*. One that lost its CPU was in that CPU's queue until it was moved, of which
-/// nothing tells when: the CPU that others kept busy for longer is taken.
+/// A slice only has the CPU on which its thread ran *next*. A preempted thread was in its old CPU's queue
+/// until it was migrated, at an unknown time. The CPU that other threads kept busy for longer is returned.
 pub fn occupants(trace: &Trace, timelines: &Timelines, slice: &Slice) -> (CpuId, Vec<(ThreadId, Duration)>) {
     let rows = trace.slices.rows(slice.thread);
     let row = trace.slices.covering(slice.thread, slice.start);
@@ -143,7 +145,7 @@ fn had_cpu(facts: Facts, slice: &Slice) -> Link {
     Link { thread: Some(thread), start, end, row, what: What::HadCpu(cpu, length, ranked.len() as u32 - 1) }
 }
 
-/// Who had what a blocked slice waited for, and the slice with which the chain goes on.
+/// Holder of a blocked slice, and the slice that continues the chain.
 fn held(facts: Facts, slice: &Slice, hold: Hold) -> (Link, Option<(ThreadId, usize)>) {
     let trace = facts.trace;
     let mut pieces = facts.holders.over(trace, facts.locks, slice);

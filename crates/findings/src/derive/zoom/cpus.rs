@@ -1,4 +1,4 @@
-//! One CPU in one tile: who ran, where that can be told apart; sums where not.
+//! One CPU in one tile: the running threads if they can be distinguished, otherwise sums.
 
 use holdup_events::{ThreadId, Timestamp};
 
@@ -14,23 +14,24 @@ pub struct CpuLane {
     pub complete: bool,
 }
 
-/// One stretch, or several that are too short to be told apart.
+/// One stretch, or several that are too short to distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuRow {
-    /// Its true start, which may lie before the tile; of merged ones that of the first, or the cell's.
+    /// Start of the stretch, which may be before the tile. For merged stretches, the start of the first one
+    /// or of the cell.
     pub start: Timestamp,
     /// Likewise.
     pub end: Timestamp,
-    /// Who ran.
+    /// Running thread or threads.
     pub who: Ran,
 }
 
 /// See [`CpuRow::who`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ran {
-    /// That thread.
+    /// A single thread.
     Thread(ThreadId),
-    /// So many stretches, in which threads of the program and others ran so long (ns).
+    /// Number of merged stretches, and running time of the program's threads and of others (ns).
     Merged(u32, u64, u64),
 }
 

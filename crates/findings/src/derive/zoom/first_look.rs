@@ -1,5 +1,5 @@
-//! When threads ran, waited for a CPU, and waited, cell by cell: what can be told of slices that are seen once, in the order in
-//! which they are stored, and kept by nobody. What for, and why, takes the whole trace.
+//! Times in which threads ran, waited for a CPU, and waited, by cell. Slices are read once in storage order
+//! and not kept. The purpose and cause of waits require the whole trace.
 
 use holdup_events::tables::{Thread, ThreadState};
 use holdup_events::{Duration, ThreadId, Timestamp, Trace};
@@ -7,16 +7,16 @@ use holdup_events::{Duration, ThreadId, Timestamp, Trace};
 use super::tiles::{CELLS, Tiling};
 use crate::derive::parallel;
 
-/// What a first look tells apart.
+/// States that a first look distinguishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doing {
-    /// It was on a CPU.
+    /// On a CPU.
     Running,
-    /// It could have run, had there been a CPU.
+    /// Runnable without a CPU.
     RunQueue,
-    /// It was blocked, or stopped.
+    /// Blocked or stopped.
     Waiting,
-    /// Nobody can tell.
+    /// Unknown.
     Unknown,
 }
 
@@ -40,11 +40,11 @@ impl Doing {
 /// Time (ns) by [`Doing`].
 pub type ByDoing = [u64; DOINGS];
 
-/// The finest level of detail; cells of the level above are sums of two.
+/// Finest level of detail. Cells of the level above are sums of two cells.
 const LEVEL: u32 = 1;
-/// More would gain little, and each has sums of its own.
+/// Maximum number of workers. Each has sums of its own, and more would gain little.
 const WORKERS_MAX: usize = 8;
-/// Of more threads than this has room for, cells are coarser.
+/// Maximum memory of the cells (bytes). If there are too many threads, the cells get coarser.
 const BYTES_MAX: usize = 64 << 20;
 
 /// One thread of the program.
@@ -58,12 +58,12 @@ pub struct ThreadLook {
     pub cells: Vec<(ByDoing, u32)>,
 }
 
-/// See the module.
+/// Sums by thread and cell, before the whole trace is available.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FirstLook {
     /// How long a cell is: of the tile of level 0, a power of two.
     pub cell: Duration,
-    /// By row of the trace's threads; without cells of those that are not the program's.
+    /// By row of the trace's threads. Threads of other programs have no cells.
     pub threads: Vec<ThreadLook>,
 }
 
@@ -97,7 +97,7 @@ impl FirstLook {
         }
     }
 
-    /// A slice of that thread; times are cut to its life.
+    /// Adds a slice of a thread. Times are cut to the thread's life.
     fn add(&mut self, trace: &Trace, thread: usize, (from, to, state): (Timestamp, Timestamp, ThreadState)) {
         let (Some(life), Some(look)) = (trace.threads.get(thread), self.threads.get_mut(thread)) else {
             return;
@@ -129,7 +129,7 @@ fn add(to: &mut ByDoing, from: &ByDoing) {
 pub struct Stretch<'a> {
     trace: &'a Trace,
     look: &'a mut FirstLook,
-    /// By thread: the first slice's start, and the last slice, of which nobody has seen the end.
+    /// By thread: start of the first slice, and the last slice, whose end is not yet known.
     ends: Vec<Option<(Timestamp, Timestamp, ThreadState)>>,
 }
 
@@ -149,8 +149,8 @@ impl Stretch<'_> {
     }
 }
 
-/// Looks at `groups` groups of slices, each of which holds a part of every thread's, in their order; `visit` hands out a group's,
-/// and says whether it could. `None`: it could not.
+/// Reads `groups` groups of slices, each of which has a part of every thread's slices, in order. `visit`
+/// passes a group's slices and returns whether it succeeded. `None` if it failed.
 pub fn derive(
     trace: &Trace,
     groups: usize,
@@ -177,7 +177,8 @@ pub fn derive(
         all.join(&one);
         all
     })?;
-    // What was open at the end of a group ends where the next one goes on, at last with its thread.
+    // A slice that is open at the end of a group ends at the start of the thread's next slice. The last one
+    // ends with its thread.
     for (thread, life) in trace.threads.iter().enumerate() {
         let mut parts = ends.iter().filter_map(|(_, ends)| ends[thread]).peekable();
         while let Some((_, at, state)) = parts.next() {

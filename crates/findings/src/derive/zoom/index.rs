@@ -121,7 +121,7 @@ impl<'a> Colours<'a> {
 
     fn of_running(&mut self, slice: &Slice) -> Class {
         let stolen = ledger::stolen(&mut self.steals, slice.start);
-        // What was asked before is cut off: the next samples are near.
+        // Samples before the last query are cut off, so the next samples are near.
         let skipped = partition_point_near(self.samples, 0, |sample| sample.at < slice.start);
         let inside = partition_point_near(&self.samples[skipped..], 0, |sample| sample.at < slice.end);
         let (inside, rest) = self.samples[skipped..].split_at(inside);
@@ -144,7 +144,7 @@ impl<'a> Colours<'a> {
     }
 }
 
-/// Who had the CPU while a thread waited for it.
+/// Occupants of the CPU while a thread waited for it.
 pub(super) struct Queues<'a> {
     pub(super) timelines: &'a Timelines,
     /// Place in each CPU's timeline.

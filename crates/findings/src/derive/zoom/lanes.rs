@@ -1,4 +1,4 @@
-//! One thread in one tile: slices where they can be told apart, sums where not.
+//! One thread in one tile: slices if they can be distinguished, otherwise sums.
 
 use holdup_events::{ThreadId, Timestamp, Trace};
 
@@ -15,16 +15,16 @@ pub struct Lane {
     pub complete: bool,
 }
 
-/// One slice, or several that are too short to be told apart.
+/// One slice, or several that are too short to distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneRow {
-    /// A slice's true start, which may lie before the tile; else where the merged time begins.
+    /// Start of the slice, which may be before the tile. For merged slices, the start of the merged time.
     pub start: Timestamp,
     /// Likewise. Merged slices may end in the cell behind the one that they began in.
     pub end: Timestamp,
-    /// What it is; of merged ones what most of the time is.
+    /// Class of the slice. For merged slices, the class with the most time.
     pub class: Class,
-    /// What it consists of.
+    /// Content of the row.
     pub what: LaneWhat,
 }
 
@@ -33,7 +33,7 @@ pub struct LaneRow {
 pub enum LaneWhat {
     /// The slice of that row.
     Slice(usize),
-    /// So many slices, or parts of them, with their time (ns) by class.
+    /// Number of merged slices or parts of slices, with their time by class (ns).
     Merged(u32, ByClass),
 }
 
@@ -57,7 +57,7 @@ pub fn lane(trace: &Trace, zoom: &Zoom, thread: ThreadId, tile: &Tile) -> Lane {
             place += 1;
             continue;
         }
-        // Merged are the slices that begin in this cell; the last of them may end in the next.
+        // Slices that begin in this cell are merged. The last one may end in the next cell.
         let behind = walk.place_from(place + 1, tile.cell_end(at).min(to));
         let last = behind - 1;
         let is_long = walk.end(last).since(walk.start(last)) >= tile.cell;

@@ -1,9 +1,11 @@
-//! Any range of a recording at any zoom, without a walk over what lies in it.
+//! Any range of a recording at any zoom, without a walk over its content.
 //!
-//! Sums stand before each [`STRIDE`]th slice of a thread: what it did in a range is the difference of two sums, each
-//! completed by a walk over fewer than [`STRIDE`] slices. So no level of detail is stored: each is exact, at a cost that
-//! does not depend on the range. [`tiles`] cuts time into tiles and cells; [`lanes`], [`cpus`],
-//! [`spans`] and [`overview`] fill them. [`first_look`] does with less than a trace.
+//! Prefix sums are stored before each [`STRIDE`]th slice of a thread. A thread's activity in a range is the
+//! difference of two sums, each completed by a walk over fewer than [`STRIDE`] slices. No level of detail is
+//! stored. Each level is exact, at a cost independent of the range.
+//!
+//! [`tiles`] cuts time into tiles and cells. [`lanes`], [`cpus`], [`spans`] and [`overview`] fill them.
+//! [`first_look`] works without a whole trace.
 
 pub mod cpus;
 pub mod first_look;
@@ -39,16 +41,16 @@ const AWAKE: u8 = 0x80;
 /// The class of each slice, and sums of them.
 #[derive(Clone, Debug, Default)]
 pub struct Zoom {
-    /// By row of the slices; [`NO_CLASS`] or a `Class as u8`, with or without [`AWAKE`].
+    /// By row of the slices: [`NO_CLASS`] or a `Class as u8`, with or without [`AWAKE`].
     class: Vec<u8>,
     /// Where each thread's marks begin.
     marks_of_thread: Vec<u32>,
     marks: Vec<Mark>,
-    /// Stolen time (ns) in all steals before each; one more than there are steals.
+    /// Total steal time before each row of the steals (ns), with one more entry for the total.
     stolen_before: Vec<u64>,
 }
 
-/// What a thread did before its [`STRIDE`]th, twice [`STRIDE`]th, … slice.
+/// Activity of a thread before its [`STRIDE`]th, twice [`STRIDE`]th, … slice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Mark {
     classes: ByClass,
@@ -63,8 +65,9 @@ impl Zoom {
         index::derive(trace, timelines, roles)
     }
 
-    /// The class of a slice. A running one has that of what its runtime told of most of it, else of most samples in
-    /// it, or is `Stolen` if most of it was: that is a colour, the ledger's figures do not rest on it. `None`: of no class.
+    /// Class of a slice, `None` if it has none. The class of a running slice is `Stolen` if most of it was
+    /// steal time. Otherwise it is the class that the runtime reported for most of it, or the class of most
+    /// samples in it. It is only a colour and does not affect the ledger.
     pub fn class(&self, row: usize) -> Option<Class> {
         self.class.get(row).and_then(|code| class_of(*code & !AWAKE))
     }
@@ -121,7 +124,7 @@ impl<'a> Walk<'a> {
         low + self.starts[low..high].partition_point(|start| *start < at)
     }
 
-    /// A thread's slices lie in its life, whatever a damaged recording says.
+    /// A thread's slices are clamped to its life, because a damaged recording may contain others.
     fn start(&self, place: usize) -> Timestamp {
         self.starts[place].max(self.life.0)
     }
@@ -134,7 +137,7 @@ impl<'a> Walk<'a> {
         self.class.get(place).map_or(NO_CLASS, |code| *code & !AWAKE)
     }
 
-    /// It ran with the colour of a wait.
+    /// Whether the slice ran with the colour of a wait.
     fn is_awake(&self, place: usize) -> bool {
         self.class.get(place).is_some_and(|code| *code & AWAKE != 0)
     }
@@ -151,7 +154,7 @@ impl<'a> Walk<'a> {
                 *sum += self.end(place).min(at).since(self.start(place)).0;
             }
         }
-        // What a mark covers is whole: of the last slice before it, what lies behind `at` is taken off.
+        // A mark covers whole slices. The part of the last slice after `at` is subtracted.
         if let Some(last) = places.checked_sub(1).filter(|last| last / STRIDE < strides)
             && let Some(sum) = sums.get_mut(usize::from(self.class(last)))
         {
@@ -161,7 +164,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// The class of a code; `None` of [`NO_CLASS`].
+/// Class of a code. `None` for [`NO_CLASS`].
 fn class_of(code: u8) -> Option<Class> {
     const BY_CODE: [Class; CLASSES] = {
         let mut table = [Class::Unknown; CLASSES];

@@ -8,7 +8,7 @@ use crate::derive::class::CLASSES;
 use crate::derive::ledger::ByClass;
 use crate::derive::parallel;
 
-/// Down to this level, tiles are sums of cells that were counted once; the deeper ones hold few slices.
+/// Down to this level, tiles are sums of cells that were counted once. Deeper tiles contain few slices.
 const COUNTED_LEVEL: u32 = 7;
 
 /// Time by class of all threads of the program, over time.

@@ -16,13 +16,14 @@ use crate::derive::timelines::Timelines;
 pub struct RangeLedger {
     /// Sum of the threads' lives in it (ns). Equals the sum of `classes`.
     pub total_ns: u64,
-    /// Of all threads asked for together.
+    /// Total of all requested threads.
     pub classes: ByClass,
-    /// Half the width of the 95 % interval (ns) of the classes of [`Class::ON_CPU`]; all the running time if there are no samples.
+    /// Half the width of the 95 % confidence interval of the classes of [`Class::ON_CPU`] (ns). All the
+    /// running time if there are no samples.
     pub split_error_ns: Parts,
     /// On-CPU samples that the split rests on.
     pub samples: u64,
-    /// The run-queue class, by who had the CPU meanwhile.
+    /// The run-queue class, by occupant of the CPU.
     pub run_queue: RunQueueSplit,
     /// Each thread that lived in it.
     pub threads: Vec<(ThreadId, ByClass)>,
@@ -65,7 +66,7 @@ pub fn range_ledger(
     ledger
 }
 
-/// Of one thread: how long it lived in the range, and what it did; all running time as `Useful`.
+/// One thread's time in the range, and its activity. All running time is `Useful`.
 fn of_thread(
     zoom: &Zoom,
     (trace, queues): (&Trace, &mut Queues),
@@ -100,7 +101,7 @@ fn of_thread(
 /// Running time (ns) before `at` that is coloured as waiting.
 fn awake(walk: &Walk, at: Timestamp) -> u64 {
     let places = walk.place(at);
-    // The last slice may have to be cut: it is always counted anew.
+    // The last slice may have to be cut, so it is always counted again.
     let strides = places.saturating_sub(1) / STRIDE;
     let mark = strides.checked_sub(1).and_then(|mark| walk.marks.get(mark));
     let anew = (strides * STRIDE..places).filter(|place| walk.is_awake(*place));
@@ -108,7 +109,7 @@ fn awake(walk: &Walk, at: Timestamp) -> u64 {
     mark.map_or(0, |mark| mark.awake_ns) + anew.sum::<u64>()
 }
 
-/// Run-queue time before `at`, by who had the CPU.
+/// Run-queue time before `at`, by occupant of the CPU.
 fn queued(
     walk: &Walk,
     (trace, thread): (&Trace, ThreadId),
@@ -116,7 +117,7 @@ fn queued(
     at: Timestamp,
 ) -> RunQueueSplit {
     let places = walk.place(at);
-    // The last slice may have to be cut: it is always counted anew.
+    // The last slice may have to be cut, so it is always counted again.
     let strides = places.saturating_sub(1) / STRIDE;
     let mark = strides.checked_sub(1).and_then(|mark| walk.marks.get(mark));
     let mut sums = mark.map_or(RunQueueSplit::default(), |mark| mark.queued);
@@ -131,7 +132,7 @@ fn queued(
     sums
 }
 
-/// Stolen time of a thread in a range (ns); of a slice that the range cuts, in proportion.
+/// Steal time of a thread in a range (ns). A slice that the range cuts counts in proportion.
 fn stolen(zoom: &Zoom, trace: &Trace, thread: ThreadId, (from, to): (Timestamp, Timestamp)) -> u64 {
     let before = |at: Timestamp| {
         let behind = trace.steals.partition_point(|steal| (steal.thread, steal.slice_start) < (thread, at));

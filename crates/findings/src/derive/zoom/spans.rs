@@ -1,4 +1,5 @@
-//! Spans in one tile, by depth: whole where they can be told apart, counted where not. And counters over time.
+//! Spans in one tile by depth: single spans if they can be distinguished, otherwise counts. Also counters
+//! over time.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +8,7 @@ use holdup_events::{ThreadId, Timestamp, Trace};
 
 use super::Tile;
 
-/// Spans of each thread by how deep they are nested; those of one depth do not overlap.
+/// Spans of each thread by nesting depth. Spans of one depth do not overlap.
 #[derive(Clone, Debug, Default)]
 pub struct SpanIndex {
     /// By thread, then depth: rows of the trace's spans, in the order of time.
@@ -17,28 +18,28 @@ pub struct SpanIndex {
 /// One thread's spans in one tile.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SpanLane {
-    /// By depth, then time; those of one depth do not overlap.
+    /// By depth, then time. Rows of one depth do not overlap.
     pub rows: Vec<SpanLaneRow>,
     /// Nothing was merged.
     pub complete: bool,
 }
 
-/// One span, or several that are too short to be told apart.
+/// One span, or several that are too short to distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpanLaneRow {
     /// How many spans are around it.
     pub depth: u32,
-    /// Its true start, which may lie before the tile; of merged ones that of the first.
+    /// Start of the span, which may be before the tile. For merged spans, the start of the first one.
     pub start: Timestamp,
-    /// Likewise; of merged ones the end of the last.
+    /// End of the span. For merged spans, the end of the last one.
     pub end: Timestamp,
-    /// Row of the trace's names; `None` of merged ones.
+    /// Row of the trace's names. `None` for merged spans.
     pub name: Option<u32>,
     /// How many.
     pub count: u32,
 }
 
-/// Deeper spans are not shown: a teller that never ends what it begins is broken.
+/// Maximum depth. Deeper spans are not shown, because they only occur if a runtime does not end its spans.
 const DEPTH_MAX: usize = 64;
 
 impl SpanIndex {
@@ -114,8 +115,8 @@ impl CounterIndex {
         index
     }
 
-    /// Every counter's name (row of the trace's names), with the value that its lanes had last told at each of `moments`,
-    /// summed up. `moments` are in the order of time.
+    /// Name of every counter (row of the trace's names), with the sum of its lanes' last values at each of
+    /// `moments`. `moments` must be in time order.
     pub fn at<'a>(&'a self, moments: &'a [Timestamp]) -> impl Iterator<Item = (u32, Vec<u64>)> + 'a {
         self.by_name.iter().map(move |(name, lanes)| {
             let mut sums = vec![0u64; moments.len()];

@@ -18,20 +18,21 @@ pub struct Tiling {
 /// One tile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tile {
-    /// Its level.
+    /// Level of the tile.
     pub level: u32,
-    /// Its number within the level, from the recording's start.
+    /// Number within the level, from the recording's start.
     pub index: u64,
     /// From when.
     pub start: Timestamp,
-    /// To when; may lie behind the recording's end.
+    /// End. May be after the recording's end.
     pub end: Timestamp,
-    /// Length of a cell; at least 1 ns.
+    /// Length of a cell, at least 1 ns.
     pub cell: Duration,
 }
 
 impl Tiling {
-    /// Of a recording: the tile of level 0 is a power of two that holds it, its cells at least 1 ns.
+    /// Tiling of a recording. The tile of level 0 is the power of two that contains it, with cells of at
+    /// least 1 ns.
     pub fn of(trace: &Trace) -> Tiling {
         let wall = trace.wall();
         // 2^62 ns are 146 years: a recording that claims more is damaged.
@@ -49,7 +50,7 @@ impl Tiling {
         self.base_log2 - CELLS_LOG2
     }
 
-    /// A tile; `None` if there is none of that number, or it lies behind the recording's end.
+    /// A tile. `None` if there is none with that number, or if it is after the recording's end.
     pub fn tile(&self, level: u32, index: u64) -> Option<Tile> {
         if level > self.level_max() {
             return None;
@@ -74,7 +75,7 @@ impl Tile {
         self.start + Duration(self.cell.0.saturating_mul(cells))
     }
 
-    /// The cell that covers `at`; of what lies outside, the nearest.
+    /// Cell that covers `at`. The nearest cell if `at` is outside.
     pub fn cell_of(&self, at: Timestamp) -> usize {
         ((at.since(self.start).0 / self.cell.0) as usize).min(CELLS - 1)
     }
