@@ -66,14 +66,14 @@ pub fn find<'a>(scene: &'a Scene, matches: impl Fn(&CallUse) -> u64) -> Result<V
 fn uncounted(sources: &[SourceState]) -> String {
     let mut counting = sources.iter().filter(|source| COUNTING.contains(&source.name.as_str()));
     match counting.next() {
-        None => "syscalls were not counted (--budget 0, or a lower rung)".to_owned(),
+        None => "syscalls were not counted (--budget 0, or the perf or proc backend)".to_owned(),
         Some(source) if !source.missing.is_empty() => {
             format!("syscalls were not counted: {}", source.missing)
         }
         Some(source) if source.events == 0 => {
-            "syscalls are counted in short windows, and none came in this run: it was too short".to_owned()
+            "syscalls are counted in short windows, and the run was too short for one".to_owned()
         }
-        Some(_) => "while syscalls were counted none was called".to_owned(),
+        Some(_) => "no syscall was called in the windows in which syscalls were counted".to_owned(),
     }
 }
 
@@ -120,7 +120,7 @@ impl Asked<'_> {
         };
         let cpu_ns = self.cpu_ns(scene);
         format!(
-            "{} is called {which} {} times a second ({counted}); that takes {} of CPU time, {} of all.",
+            "{} is called {which} {} times a second ({counted}). These calls take {} of CPU time, {} of the total.",
             self.name,
             rounded(self.per_second(scene)),
             time(cpu_ns),
@@ -206,6 +206,6 @@ mod tests {
         assert!(uncounted(&source("sched", 9, "")).contains("--budget 0"));
         assert!(uncounted(&source("syscall-windows", 0, "")).contains("too short"));
         assert!(uncounted(&source("syscall-windows", 0, "no room")).ends_with("counted: no room"));
-        assert!(uncounted(&source("syscalls", 3, "")).contains("none was called"));
+        assert!(uncounted(&source("syscalls", 3, "")).contains("no syscall was called"));
     }
 }

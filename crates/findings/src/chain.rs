@@ -25,23 +25,23 @@ impl Teller<'_> {
         let name = &link.thread.map_or_else(|| "?".to_owned(), |id| self.named(id));
         match &link.what {
             What::Slice => (self.itself(link, name), ""),
-            What::Held(hold, did) => {
-                (format!("{name} {}; meanwhile it {}", holding(hold.kind), deeds(did)), hold.basis.name())
-            }
+            What::Held(hold, did) => (
+                format!("{name} {}, and {} during that time", holding(hold.kind), deeds(did)),
+                hold.basis.name(),
+            ),
             What::Nobody(hold) => (ending(hold.basis).to_owned(), hold.basis.name()),
             What::HadCpu(cpu, length, others) => {
                 let others = match others {
                     0 => String::new(),
                     others => format!(", {} the rest", count(u64::from(*others), "other thread")),
                 };
-                (format!("{name} had CPU {} for {} of it{others}", cpu.0, time(length.0)), "occupant")
+                (format!("CPU {} was used by {name} for {} of it{others}", cpu.0, time(length.0)), "occupant")
             }
-            What::CpuIdle => {
-                ("nobody is known to have run there: it was woken late, or moved".to_owned(), "occupant")
-            }
-            What::Throttled => {
-                ("its group had used up its CPU bandwidth (cgroup cpu.max)".to_owned(), "slices")
-            }
+            What::CpuIdle => (
+                "no thread is known to have run there: the thread was woken late, or migrated".to_owned(),
+                "occupant",
+            ),
+            What::Throttled => ("its cgroup had used up its CPU bandwidth (cpu.max)".to_owned(), "slices"),
         }
     }
 
@@ -68,7 +68,7 @@ impl Teller<'_> {
             }
             ThreadState::Throttled => format!("{name} was throttled for {length}"),
             state if state.waits_for_cpu() => format!("{name} could run but waited {length} for a CPU"),
-            _ => format!("what {name} did for {length} is not known"),
+            _ => format!("{name}: not recorded for {length}"),
         }
     }
 
@@ -106,13 +106,13 @@ impl Teller<'_> {
 /// The holder's part in the wait.
 fn holding(kind: HoldKind) -> &'static str {
     match kind {
-        HoldKind::Lock => "had it",
-        HoldKind::Work => "was to bring work",
-        HoldKind::Join => "was waited for to end",
+        HoldKind::Lock => "held it",
+        HoldKind::Work => "was expected to deliver work",
+        HoldKind::Join => "was the thread to join",
         HoldKind::Barrier => "was the last to arrive",
-        HoldKind::Child => "is the child that was waited for",
-        HoldKind::PipeFull => "was to read",
-        HoldKind::PipeEmpty => "was to write",
+        HoldKind::Child => "is the child process",
+        HoldKind::PipeFull => "was expected to read",
+        HoldKind::PipeEmpty => "was expected to write",
         HoldKind::Socket | HoldKind::Poll => "was the peer",
         _ => "ended the wait",
     }
@@ -124,19 +124,19 @@ fn ending(basis: Basis) -> &'static str {
         Basis::Timer => "a timer ended the wait",
         Basis::Interrupt => "a device or soft interrupt ended the wait (disk, network)",
         Basis::StillWaiting => "it still waited when the recording, or its life, ended",
-        Basis::Exit => "it ended when what it waited for was gone",
-        _ => "who had what it waited for is not known",
+        Basis::Exit => "it ended when its object was destroyed",
+        _ => "the holder is not known",
     }
 }
 
 fn reason_words(reason: WaitReason) -> &'static str {
     match reason {
-        WaitReason::Unknown => "for something that is not known",
+        WaitReason::Unknown => "for an unknown reason",
         WaitReason::Lock => "for a lock",
-        WaitReason::Park => "to be told to go on (condition variable, queue)",
-        WaitReason::Join => "for a thread to end",
+        WaitReason::Park => "for a notification (condition variable, queue)",
+        WaitReason::Join => "for a thread to exit",
         WaitReason::Barrier => "at a barrier",
-        WaitReason::Sleep => "for a timer that it asked for",
+        WaitReason::Sleep => "for its own timer",
         WaitReason::Multiplex => "for one of several descriptors",
         WaitReason::Disk => "for a disk or file system",
         WaitReason::Pipe => "for the other end of a pipe",
@@ -164,7 +164,7 @@ fn deeds(did: &ByClass) -> String {
     ranked.sort_by_key(|(class, ns)| (std::cmp::Reverse(*ns), *class));
     let words: Vec<String> =
         ranked.iter().take(3).map(|(class, ns)| format!("{} {}", deed(*class), time(*ns))).collect();
-    if words.is_empty() { "did nothing that is known".to_owned() } else { words.join(", ") }
+    if words.is_empty() { "has no recorded state".to_owned() } else { words.join(", ") }
 }
 
 /// The verb for a class of time. The duration follows it.
@@ -175,7 +175,7 @@ fn deed(class: Class) -> String {
         Class::RunQueue => "waited for a CPU for".to_owned(),
         Class::LockWait => "waited for a lock for".to_owned(),
         Class::JoinWait => "waited for other threads for".to_owned(),
-        Class::WorkWait => "had nothing to do for".to_owned(),
+        Class::WorkWait => "was idle for".to_owned(),
         Class::Sleep => "slept for".to_owned(),
         class => format!("was in {} for", class.name()),
     }

@@ -77,7 +77,7 @@ pub fn waited_for_last_ns(scene: &Scene, process: ProcessId) -> u64 {
 pub fn said_asked(asked: &Requested) -> String {
     let place = asked.place.as_ref().map(|place| format!(" for {}", function(place)));
     format!(
-        "The program asks for that itself, by {}{}: that is {} of the time in which threads collect or wait for it, by the stacks that were taken.",
+        "The program itself requests collections with {}{}: {} of the time in which threads collect or wait for a collection, by the sampled stacks.",
         asked.function,
         place.unwrap_or_default(),
         percent(asked.share),

@@ -45,17 +45,17 @@ pub fn of(trace: &Trace, analysis: &Analysis) -> Option<Computes> {
         format!(", {part} ± {off} of it in {}{mostly}{for_whom}", busiest.function)
     });
     let does = format!(
-        "It computes: the CPUs did its own work for {} ± {} of their time{}.",
+        "Compute-bound: the CPUs ran the program's own work for {} ± {} of their time{}.",
         percent(share),
         percent(error),
         in_what.unwrap_or_default()
     );
     let known = derived.known_work.as_ref();
-    let sizes = "Whether it grows faster than the input, and which function does: holdup sweep --size N=1k,2k,4k -- CMD {N}";
-    let advice = known
-        .map(|known| known.advice.clone())
-        .into_iter()
-        .chain(["Do that faster, or less of it: that is what would help most".to_owned(), sizes.to_owned()]);
+    let sizes = "Check whether the time grows faster than the input, and in which function: holdup sweep --size N=1k,2k,4k -- CMD {N}";
+    let advice = known.map(|known| known.advice.clone()).into_iter().chain([
+        "Make this work faster, or do less of it: no other change gains more".to_owned(),
+        sizes.to_owned(),
+    ]);
     Some(Computes {
         share,
         error,

@@ -63,5 +63,5 @@ pub fn before_sleeps(scene: &Scene, sleeping: &[Clocked]) -> Option<String> {
     };
     let named: Vec<String> = found.iter().take(NAMED_MAX).map(said).collect();
     (!named.is_empty())
-        .then(|| format!("As often as they slept, a call of theirs failed: {}.", named.join(", ")))
+        .then(|| format!("They made a failing call as often as they slept: {}.", named.join(", ")))
 }

@@ -50,7 +50,7 @@ pub fn of<'a>(
     let (kind, ns) = sums.into_iter().enumerate().max_by(|a, b| a.1.total_cmp(&b.1))?;
     let share = ns / f64::max(all, 1.0);
     (share >= SHARE_MIN).then(|| KnownWait {
-        sentence: format!("In {} of it {}.", percent(share), stacks.kinds()[kind].what),
+        sentence: format!("For {} of it, {}.", percent(share), stacks.kinds()[kind].what),
         advice: stacks.kinds()[kind].advice.clone(),
     })
 }

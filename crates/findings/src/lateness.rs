@@ -111,7 +111,7 @@ pub(crate) fn finding(scene: &Scene, used: &SiteUse, finding: Finding) -> Charge
 /// How much was waited, and how late the last came.
 pub(crate) fn waited(used: &SiteUse) -> String {
     format!(
-        "At {} {} waited {} in all for the last of them; half of the times {} or less, at most {}.",
+        "At {} {} waited {} in total for the last to arrive (median {}, maximum {}).",
         count(used.meetings, "meeting"),
         count(used.members.len() as u64, "thread"),
         time(used.harm_ns),
@@ -151,10 +151,10 @@ fn why_words(scene: &Scene, used: &CauseUse) -> String {
     let occupant = || used.occupant.map(|id| occupant(scene, id));
     let place = || used.place.map(|place| scene.trace.frame_name(place));
     match used.cause {
-        LateCause::Prompt => "came as soon as it could see the request".to_owned(),
+        LateCause::Prompt => "stopped as soon as it could see the request".to_owned(),
         LateCause::NoCpu => match occupant() {
-            Some(who) => format!("waited for a CPU that {who} had"),
-            None => "waited for a CPU".to_owned(),
+            Some(who) => format!("was runnable while {who} had its CPU"),
+            None => "was runnable without a CPU".to_owned(),
         },
         LateCause::Throttled => "was throttled".to_owned(),
         LateCause::Stolen => "had its CPU taken by the hypervisor".to_owned(),
@@ -162,18 +162,18 @@ fn why_words(scene: &Scene, used: &CauseUse) -> String {
             Some(who) => format!("slept, was woken for it, and {who} had its CPU"),
             None => "slept and was woken for it".to_owned(),
         },
-        LateCause::AskedLate => "was itself asked late".to_owned(),
+        LateCause::AskedLate => "received the request late".to_owned(),
         LateCause::RanOn => match place() {
-            Some(place) => format!("ran on in {place} without looking"),
-            None => "ran on without looking".to_owned(),
+            Some(place) => format!("ran in {place} without a safepoint check"),
+            None => "ran without a safepoint check".to_owned(),
         },
         LateCause::Faulted => match place() {
             Some(place) => format!("was in page faults of {place}"),
             None => "was in page faults".to_owned(),
         },
         LateCause::Slept => match place() {
-            Some(place) => format!("slept in a call ({place}) in which nobody may answer for it"),
-            None => "slept in a call in which nobody may answer for it".to_owned(),
+            Some(place) => format!("slept in a call ({place}) that keeps the runtime's lock"),
+            None => "slept in a call that keeps the runtime's lock".to_owned(),
         },
         LateCause::Unknown => "not known".to_owned(),
     }
@@ -192,8 +192,8 @@ fn causes(scene: &Scene, causes: &Causes) -> Vec<(String, f64)> {
     let total = causes.total_ns().max(1) as f64;
     let mut list = vec![
         ("ran".to_owned(), causes.running_ns),
-        (format!("waited for a CPU that {} had", own_occupant(scene, causes)), causes.own_ns),
-        (format!("waited for a CPU that {} had", other_occupant(scene, causes)), causes.others_ns),
+        (format!("was runnable while {} had its CPU", own_occupant(scene, causes)), causes.own_ns),
+        (format!("was runnable while {} had its CPU", other_occupant(scene, causes)), causes.others_ns),
         ("was throttled".to_owned(), causes.throttled_ns),
         ("was woken late".to_owned(), causes.woken_late_ns),
     ];
@@ -236,7 +236,7 @@ fn evidence(scene: &Scene, used: &SiteUse) -> Vec<Evidence> {
             thread: last,
             start: meeting.asked,
             duration: meeting.release.since(meeting.asked),
-            note: format!("last to come to {}; others waited {} for it", used.name, time(harm)),
+            note: format!("last to arrive at {}, the other threads waited {} for it", used.name, time(harm)),
         })
     });
     rows.take(EVIDENCE_MAX).collect()

@@ -306,7 +306,7 @@ fn outweighs(root: &Charged, symptom: &Charged) -> bool {
 /// Adds the symptom to the root's summary and evidence.
 fn show(root: &mut Finding, symptom: &Finding, shared: f64) {
     root.summary.push(format!(
-        "Seen also as {} of {}: {} of what that costs is this.",
+        "This also accounts for {2} of the cost of {0} ({1}).",
         symptom.rule,
         symptom.subject,
         percent(shared)

@@ -17,7 +17,7 @@ pub fn said(calls: &Calls, syscall: i32) -> Option<String> {
         true => String::new(),
         false => format!(": {}", operations.join(", ")),
     };
-    Some(format!("With each io_uring_enter go {each:.1} requests{told}."))
+    Some(format!("Each io_uring_enter submits {each:.1} requests{told}."))
 }
 
 fn operation(used: &CallUse) -> String {
@@ -50,10 +50,10 @@ mod tests {
         let told = said(&calls(vec![read]), IO_URING_ENTER).unwrap();
         assert_eq!(
             told,
-            "With each io_uring_enter go 1.5 requests: read 1,500 times, 40.0 µs each from submission to completion (3 failed)."
+            "Each io_uring_enter submits 1.5 requests: read 1,500 times, 40.0 µs each from submission to completion (3 failed)."
         );
         let bare = said(&calls(Vec::new()), IO_URING_ENTER).unwrap();
-        assert_eq!(bare, "With each io_uring_enter go 1.5 requests.", "operations were not counted");
+        assert_eq!(bare, "Each io_uring_enter submits 1.5 requests.", "operations were not counted");
     }
 
     #[test]

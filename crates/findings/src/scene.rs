@@ -91,7 +91,7 @@ impl<'a> Scene<'a> {
     pub fn needs_wait_reasons(&self) -> Result<(), String> {
         match self.trace.manifest.rung {
             Rung::Bpf => Ok(()),
-            _ => Err("the recording does not say what threads waited for".to_owned()),
+            _ => Err("the recording does not contain wait reasons".to_owned()),
         }
     }
 
@@ -99,7 +99,7 @@ impl<'a> Scene<'a> {
     pub fn needs_other_programs(&self) -> Result<(), String> {
         match self.trace.manifest.rung {
             Rung::Bpf => Ok(()),
-            _ => Err("the recording does not show when other programs ran".to_owned()),
+            _ => Err("the recording does not contain the switches of other programs".to_owned()),
         }
     }
 
@@ -265,7 +265,7 @@ impl<'a> Scene<'a> {
     pub fn waits_come_from(&self, matches: impl Fn(&Slice) -> bool + Sync) -> Option<String> {
         let places = own_places::waits(self.trace, matches);
         let (place, share) = places.first()?;
-        let stacks = if self.trace.manifest.stacks == "all" { "" } else { ", by the stacks that were taken" };
+        let stacks = if self.trace.manifest.stacks == "all" { "" } else { ", by the sampled stacks" };
         Some(format!("{} of it comes from {place}{stacks}.", percent(*share)))
     }
 

@@ -68,7 +68,7 @@ fn finding(scene: &Scene, used: &ServiceUse, words: Words) -> Finding {
             .map_or_else(|| "the program".to_owned(), |(name, _)| function(name).into_owned()),
         summary: vec![
             format!(
-                "{} ± {} ({} of all running time) went by {}.",
+                "{0} ± {1} ({2} of all running time) was spent on {3}.",
                 time(used.ns),
                 time(used.error_ns),
                 percent(share(scene, used)),
@@ -95,9 +95,9 @@ fn finding(scene: &Scene, used: &ServiceUse, words: Words) -> Finding {
 fn for_whom(used: &ServiceUse) -> String {
     let callers = listed(&used.callers, used.ns);
     if used.called_by.is_empty() {
-        return format!("For whom: {callers}.");
+        return format!("Callers: {callers}.");
     }
-    format!("For whom: {callers}; which is called by {}.", listed(&used.called_by, used.ns))
+    format!("Callers: {callers}. These are called by {}.", listed(&used.called_by, used.ns))
 }
 
 fn listed(list: &[(String, u64)], all: u64) -> String {

@@ -30,8 +30,8 @@ pub fn needs_addresses(scene: &Scene) -> Result<(), String> {
         return Ok(());
     }
     Err(match scene.trace.manifest.rung {
-        Rung::Bpf => "no sample tells what memory it touched".to_owned(),
-        _ => "samples have no registers on this rung: what memory they touched is not known".to_owned(),
+        Rung::Bpf => "no sample has the address of the memory access".to_owned(),
+        _ => "samples have no registers with this backend: the accessed memory is not known".to_owned(),
     })
 }
 
@@ -110,21 +110,21 @@ fn summary(scene: &Scene, data: &SharedData, what: &str) -> Vec<String> {
         data.functions.iter().take(LISTED_MAX).map(|(function, _)| function.as_str()).collect();
     let mut lines = vec![
         format!(
-            "{} touch {what}: {} ± {} ({} of all running time) went by at that.",
+            "{} access {what}: {} ± {} of CPU time ({} of all running time).",
             count(data.threads.len() as u64, "thread"),
             time(data.ns),
             time(data.error_ns),
             percent(data.ns as f64 / scene.derived.ledger.running_ns().max(1) as f64),
         ),
         format!(
-            "{} of {} bytes; {}{}.",
+            "{} of {} bytes: {}{}.",
             count(data.lines.len() as u64, "line"),
             LINE_BYTES,
             threads.join(", "),
             if data.threads.len() > LISTED_MAX { ", ..." } else { "" },
         ),
         format!(
-            "In {} of {} samples it was another CPU's turn. Where: {}.",
+            "In {} of {} samples the line came from another CPU. Functions: {}.",
             data.turns,
             data.samples,
             functions.join(", ")
@@ -143,16 +143,16 @@ fn watched(watched: &Watched) -> String {
     let how = match watched.sharing {
         Some(Sharing::True) => {
             format!(
-                "at bytes that several touch ({} of {})",
+                "at bytes that several threads access ({} of {})",
                 watched.common_places,
                 count(watched.places, "place")
             )
         }
-        Some(Sharing::False) => format!("at bytes of their own ({})", count(watched.places, "place")),
-        None => "which does not tell whose bytes they are".to_owned(),
+        Some(Sharing::False) => format!("at bytes of one thread only ({})", count(watched.places, "place")),
+        None => "which does not show which thread owns the bytes".to_owned(),
     };
     format!(
-        "Hardware watchpoints stopped {} {}, {how}.",
+        "Hardware watchpoints hit {} {}, {how}.",
         count(watched.threads, "thread"),
         count(watched.hits, "time")
     )
@@ -170,7 +170,7 @@ fn touched(data: &SharedData, one: &LineThread) -> String {
 
 fn evidence(data: &SharedData) -> Vec<Evidence> {
     let row = |(thread, at, address): &(_, _, u64)| {
-        Evidence::sample(*thread, *at, format!("takes {address:#x} from another CPU"))
+        Evidence::sample(*thread, *at, format!("takes the line {address:#x} from another CPU"))
     };
     data.turned.iter().map(row).collect()
 }

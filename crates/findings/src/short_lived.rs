@@ -58,7 +58,7 @@ pub fn finding(scene: &Scene, rule: &'static str) -> Option<Finding> {
         subject: first.clone(),
         summary: vec![
             format!(
-                "{} allocated {}, at most {} a second in one of {}; {} of it survived a collection.",
+                "{} allocated {}, at most {} per second in one of {}. {} of it survived a collection.",
                 gc.lanes.first()?.runtime,
                 bytes(all),
                 bytes(rate as u64),
@@ -66,12 +66,12 @@ pub fn finding(scene: &Scene, rule: &'static str) -> Option<Finding> {
                 if survived < HARDLY { "hardly any".to_owned() } else { percent(survived) }
             ),
             format!(
-                "Who wanted memory when collections began ({}): {}.",
+                "Allocating when collections began ({}): {}.",
                 count(seen.stacks, "stack"),
                 seen.named(LISTED_MAX).join(", ")
             ),
             format!(
-                "{} ± {} ({} of all running time) went by in these functions themselves, {} in collections.",
+                "These functions themselves took {} ± {} ({} of all running time), collections {}.",
                 time(itself_ns as u64),
                 time(error_ns as u64),
                 percent(itself_ns / running),
@@ -86,14 +86,15 @@ pub fn finding(scene: &Scene, rule: &'static str) -> Option<Finding> {
         evidence: seen
             .seen
             .iter()
-            .map(|(thread, at)| Evidence::sample(*thread, *at, "collected for want of memory".to_owned()))
+            .map(|(thread, at)| {
+                Evidence::sample(*thread, *at, "collected because memory was needed".to_owned())
+            })
             .collect(),
         advice: vec![
             format!(
-                "Allocate nothing for each item in {first}: hand values in place of a closure over them, keep numbers unboxed, \
-                 use a buffer again"
+                "Allocate nothing per item in {first}: pass values instead of a closure over them, keep numbers unboxed, reuse buffers"
             ),
-            format!("See who calls it: holdup report stacks --function '{first}'"),
+            format!("List its callers: holdup report stacks --function '{first}'"),
         ],
     })
 }

@@ -82,7 +82,7 @@ fn broods(scene: &Scene, stacks: &mut KnownStacks) -> BTreeMap<ProcessId, Brood>
             let Some(kind) = stacks.of(sample.stack, process) else { continue };
             *brood.of_kind.entry(kind).or_default() += 1;
             if brood.seen.insert(ledger.thread) && brood.evidence.len() < EVIDENCE_MAX {
-                let note = "is being built up".to_owned();
+                let note = "is starting up".to_owned();
                 brood.evidence.push(Evidence::sample(ledger.thread, sample.at, note));
             }
         }
@@ -195,26 +195,24 @@ fn summary(
     let running = scene.derived.ledger.running_ns().max(1) as f64;
     let mut lines = vec![
         format!(
-            "{} started {}, half of which lived {} or less; they ran for {} in all.",
+            "{} started {} (median lifetime {}). They ran for {} in total.",
             scene.trace.process_name(process),
             count(brood.threads.len() as u64, "short-lived thread"),
             time(lives_ns[lives_ns.len() / 2]),
             time(brood.run_ns)
         ),
         format!(
-            "{} ± {} of that (sampled; {} of all running time) went by where {}.",
+            "{} ± {} of that (sampled; {} of all running time) was spent where {}.",
             time(ns as u64),
             time(error_ns as u64),
             percent(ns / running),
             kind.what
         ),
-        "The rest is their work and code that runs for the first time: nothing tells these apart.".to_owned(),
+        "The rest is their work and code that runs for the first time. Samples do not separate these."
+            .to_owned(),
     ];
     if compiling_ns >= SHARE_MIN * running {
-        lines.push(format!(
-            "Meanwhile others compiled such code for {} (sampled).",
-            time(compiling_ns as u64)
-        ));
+        lines.push(format!("Other threads compiled such code for {} (sampled).", time(compiling_ns as u64)));
     }
     lines
 }

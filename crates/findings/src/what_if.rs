@@ -61,7 +61,7 @@ impl WhatIf {
 /// Replays a trace with the changes. Err if a change is not understood, or cannot be forecast.
 pub fn what_if(trace: &Trace, ask: &Ask) -> Result<WhatIf, String> {
     if trace.manifest.rung != Rung::Bpf {
-        return Err("the recording does not say who woke whom: it cannot be replayed".to_owned());
+        return Err("the recording has no wakeups: it cannot be replayed".to_owned());
     }
     let (timelines, roles) = (Timelines::derive(trace), Roles::built_in(trace));
     let index = LockIndex::new(trace, &roles);
@@ -84,8 +84,8 @@ pub fn what_if(trace: &Trace, ask: &Ask) -> Result<WhatIf, String> {
         changes.push(Change::Cpus(count));
     }
     if ask.no_preempt {
-        answer.changes.push("nobody takes a CPU from a running thread".to_owned());
-        answer.assumed.push("A thread keeps its CPU until it waits; other programs use none.".to_owned());
+        answer.changes.push("no thread preempts a running thread".to_owned());
+        answer.assumed.push("A thread keeps its CPU until it waits. Other programs use no CPU.".to_owned());
         changes.push(Change::NoPreempt);
     }
     removal.least.extend(changes.iter().cloned());
@@ -98,7 +98,7 @@ pub fn what_if(trace: &Trace, ask: &Ask) -> Result<WhatIf, String> {
     }
     answer.assumed.extend(endings(unchanged.endings().count()));
     answer.assumed.push(
-        "Waits that nobody had in the recording are not foreseen: a lock or a queue may be the next to hold it up."
+        "Waits that did not occur in the recording are not forecast: another lock or queue may become the next bottleneck."
             .to_owned(),
     );
     Ok(answer)
@@ -109,7 +109,7 @@ fn change_cpus(facts: Facts, count: u32, answer: &mut WhatIf) -> Result<(), Stri
     let (manifest, cpus) = (&facts.trace.manifest, facts.cpus);
     let is_unknown = manifest.host.cpus == 0 && manifest.mode == "import";
     if is_unknown && sweep::cpus_seen(facts.timelines) == 0 {
-        return Err("the import does not say how many CPUs there were: --cpus cannot be forecast".to_owned());
+        return Err("the import does not contain the number of CPUs: --cpus cannot be forecast".to_owned());
     }
     if !is_unknown && !manifest.host.cpus_lower_bound {
         answer.changes.push(format!("{count} CPUs instead of {cpus}"));
@@ -117,7 +117,7 @@ fn change_cpus(facts: Facts, count: u32, answer: &mut WhatIf) -> Result<(), Stri
     }
     answer.changes.push(format!("{count} CPUs (at least {cpus} were seen in the import)"));
     answer.assumed.push(format!(
-        "The import does not say how many CPUs there were. The replay of the recording has {cpus}, those that its events name."
+        "The import does not contain the number of CPUs. The replay uses {cpus}, those that its events name."
     ));
     Ok(())
 }
@@ -125,16 +125,19 @@ fn change_cpus(facts: Facts, count: u32, answer: &mut WhatIf) -> Result<(), Stri
 /// A sentence on threads that run until they are stopped, or until a timer expires.
 fn endings((told, timed): (usize, usize)) -> Option<String> {
     let threads =
-        |count: usize| if count == 1 { "1 thread goes".to_owned() } else { format!("{count} threads go") };
+        |count: usize| if count == 1 { "1 thread runs".to_owned() } else { format!("{count} threads run") };
     match (told, timed) {
         (0, 0) => None,
+        (1, 0) => Some(
+            "1 thread runs on until it is stopped, and can be stopped earlier: the amount of its work follows from how long the other threads take."
+                .to_owned(),
+        ),
         (told, 0) => Some(format!(
-            "{} on until told to stop, and can do so earlier: how much they do follows from how long the others take.",
+            "{} on until they are stopped, and can be stopped earlier: the amount of their work follows from how long the other threads take.",
             threads(told)
         )),
         (_, timed) => Some(format!(
-            "{} on until a timer ends, which it will all the same: what is forecast is how long the same work would take, a \
-             gain in work per second.",
+            "{} on until a timer expires, which does not change. The forecast is how long the same work would take: a gain in work per second.",
             threads(timed)
         )),
     }
@@ -208,20 +211,22 @@ fn without(
     let Some(class) = Class::named(subject) else {
         let classes: Vec<&str> = Class::ALL.iter().map(|class| class.name()).collect();
         return Err(format!(
-            "'{subject}' is not known; there are lock:NAME, rule:N, others, gc, and {}",
+            "'{subject}' is not known: choose lock:NAME, rule:N, others, gc, or one of {}",
             classes.join(", ")
         ));
     };
     answer.changes.push(format!("without {subject}"));
     match class {
         Class::Stolen | Class::Unknown | Class::Stopped => {
-            return Err(format!("{subject} is not made of what a replay could leave out"));
+            return Err(format!(
+                "{subject} cannot be removed in a replay: it consists neither of waits nor of sampled running time"
+            ));
         }
-        Class::RunQueue => answer.assumed.push("Every thread has a CPU whenever it wants one.".to_owned()),
+        Class::RunQueue => answer.assumed.push("Every runnable thread has a CPU.".to_owned()),
         class if class.on_cpu() => {
-            answer.assumed.push(format!("Running time of class {subject} is what samples say."));
+            answer.assumed.push(format!("The running time of class {subject} is estimated from samples."));
         }
-        _ => answer.assumed.push(format!("What is waited for in {subject} is there at once.")),
+        _ => answer.assumed.push(format!("Waits of class {subject} complete immediately.")),
     }
     Ok(Removal::exact(vec![Change::WithoutClass(class)]))
 }
@@ -231,8 +236,7 @@ fn without_gc(facts: Facts, answer: &mut WhatIf) -> Removal {
     answer.changes.push("without gc".to_owned());
     answer.assumed.extend(retries(facts.trace));
     answer.assumed.push(
-        "At the least threads collect for themselves and wait for nobody, as processes would (`--without gc-wait` is that); at the \
-         most they do not collect at all."
+        "Lower bound: threads collect for themselves and wait for no other thread, as separate processes would (`--without gc-wait` removes only that). Upper bound: they do not collect at all."
             .to_owned(),
     );
     collectors::gone(facts)
@@ -243,15 +247,14 @@ fn without_gc_wait(facts: Facts, answer: &mut WhatIf) -> Removal {
     answer.changes.push("without gc-wait".to_owned());
     answer.assumed.extend(retries(facts.trace));
     answer.assumed.push(
-        "Threads collect as much as they did, each for itself, and wait for nobody; at the most they wake nobody, either, no \
-         domain without work helps them, and each collects only when its own young generation is full."
+        "Threads collect as much as before, each for itself, and wait for no other thread. Upper bound: they also wake no thread, no idle domain takes part, and each collects only when its own young generation is full."
             .to_owned(),
     );
     collectors::apart(facts)
 }
 
 fn retries(trace: &Trace) -> Option<String> {
-    gc::has_retries(trace).then(|| "All spinning is that of threads which want to collect.".to_owned())
+    gc::has_retries(trace).then(|| "Assumes that only threads which request a collection spin.".to_owned())
 }
 
 fn without_lock(facts: Facts, name: &str, answer: &mut WhatIf) -> Result<Removal, String> {
@@ -276,8 +279,8 @@ fn without_lock(facts: Facts, name: &str, answer: &mut WhatIf) -> Result<Removal
     if removal.least.is_empty() {
         let known: Vec<&str> = all.iter().take(5).map(|lock| lock.name.as_str()).collect();
         return Err(match known.is_empty() {
-            true => "no thread was seen to wait for a lock".to_owned(),
-            false => format!("no lock is named '{name}'; there are: {}", known.join(", ")),
+            true => "no thread waited for a lock in this recording".to_owned(),
+            false => format!("no lock is named '{name}' (the locks are: {})", known.join(", ")),
         });
     }
     answer.assumed.push(format!("{}.", removal.said()));
@@ -296,14 +299,14 @@ fn without_finding(
             (1..).zip(&analysis.findings).map(|(n, one)| format!("{n} {}", one.rule)).collect();
         return Err(match known.is_empty() {
             true => "the report has no finding".to_owned(),
-            false => format!("there is no finding '{name}'; there are: {}", known.join(", ")),
+            false => format!("there is no finding '{name}' (the findings are: {})", known.join(", ")),
         });
     };
     let finding = &analysis.findings[place];
     let charge = analysis.charges.get(place).cloned().unwrap_or_default();
     let Some(removal) = removal::of_finding(facts, &analysis.derived, (finding, &charge), &OnceCell::new())
     else {
-        return Err(format!("{} is not made of waits that a replay could leave out", finding.rule));
+        return Err(format!("{} does not consist of waits that a replay could remove", finding.rule));
     };
     answer.changes.push(format!("without {} of {}", finding.rule, finding.subject));
     answer.assumed.push(format!("{}.", removal.said()));
@@ -321,11 +324,11 @@ fn faster(trace: &Trace, function: &str, times: f64, answer: &mut WhatIf) -> Res
         hits += u64::from(*known.entry(sample.stack).or_insert_with(|| named(sample.stack)));
     }
     if hits == 0 {
-        return Err(format!("no sample is in '{function}'; `holdup report stacks` lists functions"));
+        return Err(format!("no sample is in '{function}': `holdup report stacks` lists the functions"));
     }
     answer.changes.push(format!("{function} {times} times as fast"));
     answer.assumed.push(format!(
-        "{function} and what it calls ran where {hits} of {all} samples say ({:.1} %).",
+        "{function} and its callees take the CPU time that {hits} of {all} samples show ({:.1} %).",
         hits as f64 / all as f64 * 100.0
     ));
     Ok(Change::Faster(function.to_owned(), times))
@@ -363,7 +366,10 @@ mod tests {
         };
         let answer = on_four_cpus(change(2)).unwrap();
         assert_eq!(answer.changes, ["4 CPUs (at least 2 were seen in the import)"]);
-        assert!(answer.assumed.iter().any(|line| line.contains("does not say how many CPUs")), "{answer:?}");
+        assert!(
+            answer.assumed.iter().any(|line| line.contains("does not contain the number of CPUs")),
+            "{answer:?}"
+        );
         let seen = {
             let run = sim::simulate(3);
             Timelines::derive(&assemble(run.events, run.manifest)).iter().count()
@@ -378,6 +384,6 @@ mod tests {
             let manifest = Manifest { mode: "import".to_owned(), rung: Rung::Bpf, ..Manifest::default() };
             *trace = Trace { manifest, ..Trace::default() };
         });
-        assert!(answer.unwrap_err().contains("does not say how many CPUs there were"));
+        assert!(answer.unwrap_err().contains("does not contain the number of CPUs"));
     }
 }

@@ -40,7 +40,7 @@ pub fn thread(trace: &Trace, id: ThreadId) -> String {
 /// Name of another program. Processes outside the recorder's PID namespace have no PID and share one name.
 pub fn stranger(trace: &Trace, id: ProcessId) -> String {
     match trace.processes.get(id.index()) {
-        Some(process) if process.pid == 0 => "programs that are not visible from here".to_owned(),
+        Some(process) if process.pid == 0 => "programs outside this PID namespace".to_owned(),
         Some(process) if is_kernel_thread(trace, id) => format!("kernel thread {}", process.name),
         Some(process) => format!("{} (pid {})", process.name, process.pid),
         None => "another program".to_owned(),
@@ -51,16 +51,16 @@ pub fn stranger(trace: &Trace, id: ProcessId) -> String {
 pub fn end_class(class: EndClass) -> &'static str {
     match class {
         EndClass::Running => "running",
-        EndClass::RunQueue => "without a CPU",
+        EndClass::RunQueue => "runnable without a CPU",
         EndClass::Throttled => "throttled",
-        EndClass::Disk => "at the disk",
+        EndClass::Disk => "waiting for the disk",
         EndClass::Timer => "asleep",
         EndClass::Fault => "in a page fault",
         EndClass::Kernel => "in the kernel",
-        EndClass::Outside => "waiting for something outside",
+        EndClass::Outside => "waiting for an external event",
         EndClass::Stopped => "stopped",
-        EndClass::StillWaiting => "not done when the recording ended",
-        EndClass::Cycle => "waiting in a circle",
+        EndClass::StillWaiting => "still waiting when the recording ended",
+        EndClass::Cycle => "waiting in a cycle",
         EndClass::Unknown => "not known",
         EndClass::Waking => "waking up",
     }

@@ -16,16 +16,16 @@ pub enum DescriptorError {
     #[error("{0}")]
     Toml(String),
     /// The runtime's name is not such that reports could print it.
-    #[error("runtime name `{0}`: write it in small letters, digits and `-`")]
+    #[error("runtime name `{0}`: use lower-case letters, digits and `-` only")]
     Name(String),
     /// No key detects the runtime.
-    #[error("[runtime] needs `function` or `module`: what tells that the runtime is there")]
+    #[error("[runtime] needs `function` or `module`, which detect the runtime")]
     NoMark,
     /// A rule without anything to match.
     #[error("rule {0} matches nothing: give leaf, any, leaf_module, leaf_nameless, module, futex or thread")]
     Empty(usize),
     /// A function's name as it never is when rules are applied.
-    #[error("{of}: `{pattern}` is never matched; write `{plain}`")]
+    #[error("{of}: `{pattern}` never matches: write `{plain}`")]
     NotPlain {
         /// Which rule or span.
         of: String,
@@ -35,7 +35,7 @@ pub enum DescriptorError {
         plain: String,
     },
     /// More than can be applied.
-    #[error("more than {RULES_MAX} rules, or {SPANS_MAX} spans, requests or kinds of work")]
+    #[error("more than {RULES_MAX} rules, or more than {SPANS_MAX} spans, requests or kinds of work")]
     TooMany,
     /// A span without a place where it begins.
     #[error("span `{0}` never begins: give entry")]
@@ -49,10 +49,10 @@ pub enum DescriptorError {
         reason: String,
     },
     /// A register that there is not.
-    #[error("[task_wait]: `{0}` is no register: write it as rax, or r14")]
+    #[error("[task_wait]: `{0}` is not a register: write rax or r14, for example")]
     Register(String),
     /// A span of a kind that there is not.
-    #[error("span `{name}` is of no known kind: `{kind}` is none of {}", kinds())]
+    #[error("span `{name}`: unknown kind `{kind}` (the kinds are {})", kinds())]
     SpanKind {
         /// The span.
         name: String,
@@ -290,11 +290,12 @@ fn span(entry: SpanEntry) -> Result<SpanProbe, DescriptorError> {
 fn condition(text: &str, is_mark: bool, entry: &[String]) -> Result<Condition, String> {
     if !is_mark {
         // The end of a call would be recorded without its begin.
-        return Err("only a span with `mark = true` has a condition".to_owned());
+        return Err("only a span with `mark = true` can have a condition".to_owned());
     }
     if entry.iter().any(|name| name.starts_with("usdt:")) {
-        return Err("arguments of probes (usdt:) lie where each probe says; those of functions can be asked"
-            .to_owned());
+        return Err(
+            "a condition needs a function: the arguments of a probe (usdt:) have no fixed place".to_owned()
+        );
     }
     Condition::parse(text)
 }

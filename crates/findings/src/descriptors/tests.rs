@@ -44,14 +44,14 @@ fn a_span_that_never_begins_or_of_no_kind_is_refused() {
     let refused = |rest: &str| file::parse(&format!("{HEAD}name = \"x\"\n{rest}")).unwrap_err();
     assert_eq!(refused("kind = \"user\"\n"), DescriptorError::NoEntry("x".to_owned()));
     let kind = refused("kind = \"gc\"\nentry = [\"f\"]\n").to_string();
-    assert!(kind.contains("`gc` is none of user, gc-work"), "{kind}");
+    assert!(kind.contains("unknown kind `gc` (the kinds are user, gc-work"), "{kind}");
     let plain = refused("kind = \"user\"\nentry = [\"f(int)\"]\n").to_string();
     assert!(plain.contains("write `f`"), "{plain}");
     let when = |rest: &str| refused(&format!("kind = \"user\"\nwhen = {rest}\n")).to_string();
     let length = when("\"arg0 > 1\"\nentry = [\"f\"]");
-    assert!(length.contains("only a span with `mark = true`"), "{length}");
+    assert!(length.contains("only a span with `mark = true` can"), "{length}");
     let probe = when("\"arg0 > 1\"\nmark = true\nentry = [\"f\", \"usdt:p:n\"]");
-    assert!(probe.contains("those of functions"), "{probe}");
+    assert!(probe.contains("a condition needs a function"), "{probe}");
     let wrong = when("\"n > 1\"\nmark = true\nentry = [\"f\"]");
     assert!(wrong.contains("span `x`: when: 'n' is no argument"), "{wrong}");
     let many = "[[span]]\nname = \"x\"\nkind = \"user\"\nentry = [\"f\"]\n".repeat(file::SPANS_MAX);

@@ -1,6 +1,6 @@
 //! # layout-sensitive: The program's speed is luck of the memory layout
 //!
-//! ## What it sees
+//! ## Symptoms
 //! `holdup sweep --layout` runs a program with the same work in different layouts. It moves large
 //! allocations, makes the environment longer, changes the random addresses, and places threads differently.
 //! Each factor has several levels. The design keeps the effects of any two factors apart.

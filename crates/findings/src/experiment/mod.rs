@@ -41,7 +41,7 @@ pub fn rules() -> Vec<RuleInfo> {
     vec![
         RuleInfo {
             name: "layout-sensitive",
-            summary: "The program's speed is luck of the memory layout",
+            summary: "The program's speed depends on the memory layout",
             manual: layout,
         },
         RuleInfo { name: "superlinear-growth", summary: "Time grows faster than the input", manual: sizes },

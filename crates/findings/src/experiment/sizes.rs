@@ -1,6 +1,6 @@
 //! # superlinear-growth: Time grows faster than the input
 //!
-//! ## What it sees
+//! ## Symptoms
 //! `holdup sweep --size n=1k,3k,10k,30k,100k` runs a program with inputs of different sizes. It measures the
 //! growth of the run's length, of the time in each function, and of the time in each wait.
 //!

@@ -112,8 +112,7 @@ pub(super) fn tell_apart(
     let unchanged = unchanged.get_or_insert_with(|| Replays::new(facts));
     let forecast = forecast_between(facts, &removal.least, &removal.most, unchanged);
     findings[place].finding.summary.push(format!(
-        "{} share a collector. With one each, as processes have, nobody waits for others to collect ({}), tries again \
-         ({}) or lacks a CPU meanwhile ({}): the run would take {} ({} to {}) in place of {}.",
+        "{} share a collector. With a collector each, as in processes, no thread waits for other threads' collections ({}), retries ({}) or lacks a CPU for them ({}). The run would take {} ({} to {}) instead of {}.",
         count(domains, "domain"),
         time(shared.wait_running_ns + shared.wait_blocked_ns),
         time(shared.spin_ns),

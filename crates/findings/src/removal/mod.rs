@@ -107,7 +107,8 @@ const RECORDING_MAX: f64 = 0.5;
 pub const SURELY: f64 = 0.01;
 
 /// Sentence on the gain if threads work until a timer expires.
-const BY_TIMER: &str = "The run ends when a timer does: the gain is more work per second, not a shorter run.";
+const BY_TIMER: &str =
+    "The run ends when a timer expires: the gain is more work per second, not a shorter run.";
 
 /// Changes that remove a cause.
 #[derive(Clone, Debug, Default)]
@@ -128,16 +129,15 @@ impl Removal {
     pub fn said(&self) -> &'static str {
         match self.most.first() {
             Some(Change::WithoutLock(_)) => {
-                "What the lock guards can run side by side, and takes as long as it did; nobody sleeps or wakes others \
-                 for it, at the most nobody takes it at all"
+                "Assumes that locked sections run in parallel, take as long as before, and need no sleeps or wakeups. Upper bound: the lock is never taken"
             }
-            Some(Change::WithoutClass(Class::RunQueue)) => "Every thread has a CPU whenever it wants one",
-            Some(Change::WithoutOthers) => "Other programs use no CPU",
+            Some(Change::WithoutClass(Class::RunQueue)) => "Assumes a CPU for every runnable thread",
+            Some(Change::WithoutOthers) => "Assumes that other programs use no CPU",
             Some(Change::Ran(speed)) if speed.is_spread() => {
-                "What one thread did alone is done by all CPUs, at the least with three quarters of what the others add"
+                "Assumes that all CPUs share what one thread did alone. Lower bound: three quarters of the added speed"
             }
-            Some(Change::Ran(_)) => "What is left out takes the running time that samples say",
-            _ => "What these waits are for is there at once",
+            Some(Change::Ran(_)) => "Assumes that the removed code takes the CPU time that samples show",
+            _ => "Assumes that these waits complete immediately",
         }
     }
 }

@@ -1,6 +1,6 @@
 //! # allocation-hotspot: much of the time is spent allocating and freeing memory
 //!
-//! ## What it sees
+//! ## Symptoms
 //! CPU samples in allocators (glibc's malloc and free, jemalloc, tcmalloc, Rust's, and those of runtimes),
 //! and the functions of the program that call them. With sampled allocations (`--allocs`): bytes and objects
 //! by site, and the threads that free other threads' allocations.
@@ -56,7 +56,7 @@ use crate::wording::{bytes, percent, rounded};
 
 pub(super) const INFO: Info = Info {
     name: "allocation-hotspot",
-    summary: "Much of the running time goes by allocating and freeing memory",
+    summary: "Much of the CPU time is spent allocating and freeing memory",
     of_waits_alone: false,
 };
 
@@ -75,10 +75,10 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
         rule: INFO.name,
         doing: "allocating and freeing memory",
         advice: vec![
-            "Allocate once and use it again: a buffer that outlives the loop, an arena, a pool".into(),
+            "Allocate once and reuse it: a buffer that outlives the loop, an arena, a pool".into(),
             match scene.derived.allocated.all.drawn {
-                0 => "See what is allocated where: holdup run --allocs".into(),
-                _ => "See who asks for it: holdup report allocs --function NAME".into(),
+                0 => "Record the allocations by function: holdup run --allocs".into(),
+                _ => "List the callers: holdup report allocs --function NAME".into(),
             },
         ],
     };
@@ -115,7 +115,7 @@ fn could_be_kept(scene: &Scene, finding: &mut Finding, used: &ServiceUse) {
     let much = used.ns as f64 >= MUCH * scene.derived.ledger.running_ns().max(1) as f64;
     if again >= MOSTLY_AGAIN {
         finding.summary.push(format!(
-            "At least {} of the blocks lay where others had been (by the most memory that there was).",
+            "At least {} of the blocks reused memory of freed blocks (by the peak of memory in use).",
             percent(again)
         ));
     }
@@ -146,7 +146,7 @@ fn drawn(allocated: &Allocated) -> Vec<String> {
     let others = part(&allocated.freed_by_others);
     if others >= OTHERS_TOLD {
         said.push(format!(
-            "{} of the bytes are freed by another thread than allocated them.",
+            "{} of the bytes are freed by a thread other than the one that allocated them.",
             percent(others)
         ));
     }

@@ -1,6 +1,6 @@
 //! # answer-timeout: threads wait for a response until a timeout, and try again
 //!
-//! ## What it sees
+//! ## Symptoms
 //! Waits for a socket (`poll`, `select`, `recv` with a timeout) that ended only by their own timeout. After
 //! that the thread continued with other work. The functions on the stack show whether the thread was looking
 //! up a name.
@@ -42,7 +42,7 @@ use crate::wording::{count, time};
 
 pub(super) const INFO: Info = Info {
     name: "answer-timeout",
-    summary: "Threads wait for an answer until they give up, and ask again",
+    summary: "Threads wait for a response until the timeout, and ask again",
     of_waits_alone: true,
 };
 
@@ -130,23 +130,23 @@ fn finding(scene: &Scene, charge: Charge, is_names: bool) -> Option<Charged> {
         return None;
     }
     let mut summary = vec![format!(
-        "{} waited {} for an answer until the time-out, {} each on average, {} in all.",
+        "{} waited {} for a response until the timeout: {} each on average, {} in total.",
         count(threads.len() as u64, "thread"),
         count(times, "time"),
         time(wait_ns / times),
         time(wait_ns),
     )];
-    summary.extend(is_names.then(|| "They were looking up names: a name server did not answer.".to_owned()));
+    summary.extend(is_names.then(|| "They were DNS lookups: a name server did not respond.".to_owned()));
     summary.extend(scene.charged_come_from(&charge));
     let finding = Finding {
         rule: INFO.name,
-        subject: format!("{} that came to nothing", count(times, if is_names { "question" } else { "wait" })),
+        subject: format!("{} without a response", count(times, if is_names { "question" } else { "wait" })),
         summary,
         cost_ns: wait_ns,
         gain: Gain { low: 0.0, high },
         likely: None,
         confidence: scene.confidence(if is_names { Confidence::High } else { Confidence::Low }),
-        evidence: scene.longest_of(&charge, |_| "waits for an answer, until it gives up".to_owned()),
+        evidence: scene.longest_of(&charge, |_| "waits for a response until the timeout".to_owned()),
         advice: advice(is_names),
     };
     Some(Charged { finding, charge })
@@ -161,13 +161,13 @@ fn looks_up(trace: &Trace, stack: StackId) -> bool {
 fn advice(is_names: bool) -> Vec<String> {
     let advice: &[&str] = match is_names {
         true => &[
-            "Ask the name servers of /etc/resolv.conf one by one (dig @SERVER NAME), and remove the one that does not answer, or put it last",
-            "If each answers some questions only: options single-request, or a resolver of one's own on this machine",
-            "Keep what was found: a cache of names, or connections that stay open",
+            "Query each name server of /etc/resolv.conf (dig @SERVER NAME). Remove the server that does not respond, or list it last",
+            "If each server fails for some names only: set `options single-request`, or run a local resolver",
+            "Keep results: a DNS cache, or connections that stay open",
         ],
         false => &[
-            "Find out who does not answer, and do not ask that one first",
-            "Give up sooner, or ask the next one beside",
+            "Find the peer that does not respond, and do not ask it first",
+            "Use a shorter timeout, or ask the next peer in parallel",
         ],
     };
     advice.iter().map(|text| (*text).to_owned()).collect()

@@ -1,6 +1,6 @@
 //! # barrier-straggler: all threads wait for one thread that was delayed
 //!
-//! ## What it sees
+//! ## Symptoms
 //! Barriers, ends of parallel loops and joins, and the last thread to arrive. It also sees the last thread's
 //! state while the others waited: running, runnable (and the occupant of its CPU), blocked, or being woken.
 //!
@@ -36,7 +36,7 @@ use crate::scene::Scene;
 
 pub(super) const INFO: Info = Info {
     name: "barrier-straggler",
-    summary: "Threads that meet wait for one that was held up on its way",
+    summary: "Threads at a barrier wait for a thread that was delayed on its way",
     of_waits_alone: true,
 };
 
@@ -46,8 +46,10 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
 
 fn said(scene: &Scene, used: &SiteUse) -> Said {
     let mut summary =
-        vec![lateness::waited(used), format!("Last to come: {}.", lateness::lasts(scene, used))];
-    summary.extend(lateness::why(scene, used).map(|why| format!("While others waited the last: {why}.")));
+        vec![lateness::waited(used), format!("Last to arrive: {}.", lateness::lasts(scene, used))];
+    summary.extend(
+        lateness::why(scene, used).map(|why| format!("While the others waited, the last thread {why}.")),
+    );
     let confidence = match used.meetings {
         _ if used.is_strangers() => Confidence::Low,
         MEETINGS_SURE.. => Confidence::High,
@@ -61,17 +63,16 @@ fn advice(causes: &Causes) -> Vec<String> {
     let blocked = Class::ALL.into_iter().map(|class| causes.blocked_ns[class as usize]).max().unwrap_or(0);
     let mut advice = Vec::new();
     if queue >= blocked && causes.own_ns == queue {
-        advice.push("Use no more busy threads than CPUs, and pin no two of them to one CPU".to_owned());
+        advice.push("Use no more busy threads than CPUs, and do not pin two of them to one CPU".to_owned());
     } else if queue >= blocked && causes.others_ns == queue {
-        advice.push("Keep the other program off these CPUs (taskset, cpuset), or leave it one".to_owned());
+        advice.push("Keep the other program off these CPUs (taskset, cpuset), or leave it a CPU".to_owned());
     } else if queue >= blocked {
-        advice.push("Raise the group's CPU quota, or use no more threads than it allows to run".to_owned());
+        advice.push("Raise the cgroup's CPU quota, or use no more threads than it allows to run".to_owned());
     } else {
         advice.push(
-            "Take what it waits for out of the way to the meeting: do it before, or in a thread of its own"
-                .to_owned(),
+            "Move this wait off the path to the barrier: wait earlier, or in a separate thread".to_owned(),
         );
     }
-    advice.push("Meet less often: more work between two meetings".to_owned());
+    advice.push("Synchronize less often: more work between two barriers".to_owned());
     advice
 }

@@ -1,6 +1,6 @@
 //! # batch-straggler: requests are sent in groups, and each group waits for its slowest response
 //!
-//! ## What it sees
+//! ## Symptoms
 //! A program that sends many requests to a service, waits for all responses, and only then sends the next
 //! requests. It reports the number of such groups, their mean duration, and the mean duration of a response.
 //!
@@ -47,7 +47,7 @@ use crate::wording::{count, percent, time};
 
 pub(super) const INFO: Info = Info {
     name: "batch-straggler",
-    summary: "Questions go out in groups, and each group waits for its slowest answer",
+    summary: "Requests are sent in groups, and each group waits for its slowest response",
     of_waits_alone: true,
 };
 
@@ -98,12 +98,12 @@ fn finding(scene: &Scene, asked: &InGroups, share: f64) -> Charged {
     let each = |ns: u64| time(ns / asked.groups);
     let mut summary = vec![
         format!(
-            "{who} asked {peer} in {}, {:.0} questions in a row at the least on average, and nothing more until all of a group was answered.",
+            "{who} asked {peer} in {}: at least {:.0} requests in a row on average, then none until the whole group had its responses.",
             count(asked.groups, "group"),
             asked.asks as f64 / asked.groups as f64,
         ),
         format!(
-            "A group took {} until the next; its answers came after {} on average at the least. With as many under way all the time, up to {} of the run would go.",
+            "A group took {} until the next. Its responses came after at least {} on average. With the same number always in flight, up to {} of the run would be saved.",
             each(asked.took_ns),
             each(asked.answered_ns),
             percent(share),
@@ -120,8 +120,8 @@ fn finding(scene: &Scene, asked: &InGroups, share: f64) -> Charged {
         likely: None, confidence: scene.confidence(sure),
         evidence: scene.longest_of(&asked.waited, |_| "waits for the rest of a group".to_owned()),
         advice: vec![
-            "Begin the next question as soon as any is answered: workers that take from one list, or a limit on how many are under way, in place of groups that are awaited whole (Promise.all, gather, invokeAll, a WaitGroup for each chunk)".into(),
-            "See why few answers take so much longer than the rest; a time-out with a second try bounds them".into(),
+            "Send the next request as soon as any response arrives (workers that share a queue, or a limit of requests in flight). Do not await whole groups (Promise.all, gather, invokeAll, a WaitGroup per chunk)".into(),
+            "Find out why a few responses take much longer than the rest. A timeout with a second attempt bounds them".into(),
         ],
     };
     Charged { finding, charge: asked.waited.clone().and(trace, &asked.slept) }

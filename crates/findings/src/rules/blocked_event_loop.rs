@@ -1,6 +1,6 @@
 //! # blocked-event-loop: one long call holds a single-threaded event loop, and no other request is served
 //!
-//! ## What it sees
+//! ## Symptoms
 //! A process with one event loop: a thread that polls for several events and that other programs wake. A turn
 //! lasts from one poll that blocks to the next. Some turns are long, and nearly all their samples are in one
 //! function of the program.
@@ -109,9 +109,8 @@ fn summary(scene: &Scene, held: &HeldLoop, name: &str) -> Vec<String> {
     lengths.sort_unstable();
     let median = lengths.get(lengths.len() / 2).copied().unwrap_or_default();
     let mostly = held.mostly_in.as_ref();
-    let mostly = mostly.map(|(inner, share)| {
-        format!("{} of its samples are in {} (sampled).", percent(*share), function(inner))
-    });
+    let mostly = mostly
+        .map(|(inner, share)| format!("{} of its samples are in {}.", percent(*share), function(inner)));
     let mut lines = vec![
         format!(
             "{} serves all requests on one thread. {} it ran {name} without a poll that blocks: median {}, longest {}, {} in total ({} of the recording).",

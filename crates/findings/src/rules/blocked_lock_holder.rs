@@ -1,6 +1,6 @@
 //! # blocked-lock-holder: a thread sleeps, or waits for I/O, while it holds a contended lock
 //!
-//! ## What it sees
+//! ## Symptoms
 //! For each contended lock, when its holder was itself blocked on another object: a timer, the disk, a
 //! socket, a pipe, a child, a condition. It also sees how long other threads waited during that time.
 //!
@@ -45,7 +45,7 @@ use crate::wording::{count, percent, thread, time};
 
 pub(super) const INFO: Info = Info {
     name: "blocked-lock-holder",
-    summary: "A thread sleeps or waits for I/O while it holds a lock that others wait for",
+    summary: "A thread sleeps or waits for I/O while it holds a contended lock",
     of_waits_alone: true,
 };
 
@@ -140,13 +140,13 @@ fn finding(scene: &Scene, lock: &LockHolding) -> Option<Charged> {
     }
     let mut summary = vec![
         format!(
-            "{}, its holder was blocked while others waited for the lock: {} of wall time, {} of their time.",
+            "{}, its holder was blocked while threads waited for the lock: {} of wall time, {} of thread time.",
             count(times, "time"),
             time(blocked_ns),
             time(cost_ns),
         ),
         format!(
-            "Mostly the holder was {}; it {} for {} of that.",
+            "The most frequent holder was {}. It {} for {} of that time.",
             thread(trace, holder),
             said(kind),
             percent(kind_ns as f64 / cost_ns.max(1) as f64),
@@ -178,7 +178,7 @@ fn advice(scene: &Scene, lock: &LockHolding) -> Vec<String> {
         return vec![known];
     }
     vec![
-        "Release the lock before sleeping, I/O or waiting for anybody, and take it again afterwards".into(),
-        "Copy what is needed under the lock, and do the slow part outside it".into(),
+        "Release the lock before sleeping, I/O or any other wait, and take it again afterwards".into(),
+        "Copy the data under the lock, and do the slow part outside it".into(),
     ]
 }

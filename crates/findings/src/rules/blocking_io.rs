@@ -1,6 +1,6 @@
 //! # blocking-io: threads wait for the disk while CPUs are idle
 //!
-//! ## What it sees
+//! ## Symptoms
 //! Threads blocked on the disk or a file system, their syscalls, and idle CPUs at the same time.
 //!
 //! ## Why it hurts
@@ -76,7 +76,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     let waits: u64 = calls.iter().map(|call| call.waits).sum();
     let Some(worst) = calls.first() else { return Ok(Vec::new()) };
     let mut summary = vec![format!(
-        "Threads waited {} for the disk ({} of their time), in {}; {} for {} of that.",
+        "Threads waited {} for the disk ({} of their time), in {}. {} accounts for {} of it.",
         time(total),
         percent(scene.of_thread_time(total)),
         count(waits, "wait"),
@@ -108,7 +108,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
             |slice| format!("waits for the disk in {}", syscall_said(scene.trace.wait(slice.wait).syscall)),
         ),
         advice: vec![
-            "Overlap it with computing: read ahead, write behind, more requests at a time (threads, io_uring)".into(),
+            "Overlap it with computing: read ahead, write behind, or keep more requests in flight (threads, io_uring)".into(),
             "Make fewer, larger requests".into(),
         ],
     };

@@ -1,6 +1,6 @@
 //! # child-wait: a program waits while a child process works, one child after another
 //!
-//! ## What it sees
+//! ## Symptoms
 //! Threads that wait for the exit of child processes (`waitpid`, `system`, `subprocess.run`, a shell's
 //! commands). Build tools wait for their messages (the end of a pipe from them, a signal). It also sees the
 //! children, whether they ran in parallel, and their activity.
@@ -40,7 +40,7 @@ use crate::wording::{percent, time};
 
 pub(super) const INFO: Info = Info {
     name: "child-wait",
-    summary: "A program stands still while one child process after the other works",
+    summary: "A program waits while its child processes run one after another",
     of_waits_alone: true,
 };
 
@@ -109,8 +109,8 @@ fn finding(scene: &Scene, parent: &Parent) -> Option<Charged> {
         confidence: scene.confidence(confidence),
         evidence: scene.longest_of(&charge, |_| "waits for a child".to_owned()),
         advice: vec![
-            "Start the next child before the one before has ended (make -j, xargs -P, a process pool)".into(),
-            "Or go on with other work, and wait for the child only where its result is needed".into(),
+            "Start the next child before the previous one exits (make -j, xargs -P, a process pool)".into(),
+            "Or continue with other work, and wait for the child only where its result is needed".into(),
         ],
     };
     Some(Charged { finding, charge })
@@ -133,7 +133,7 @@ fn children(parent: &Parent) -> String {
 
 fn summary(scene: &Scene, parent: &Parent) -> Vec<String> {
     let mut lines = vec![format!(
-        "It waited {} ({} of the run) for {}, {:.1} of which lived at a time; itself it ran {}.",
+        "It waited {} ({} of the run) for {}, on average {:.1} of them alive at a time. It ran for {} itself.",
         time(parent.wait_ns),
         percent(scene.of_wall(parent.wait_ns as f64)),
         children(parent),
@@ -146,13 +146,13 @@ fn summary(scene: &Scene, parent: &Parent) -> Vec<String> {
     parts.sort_by_key(|(class, ns)| (std::cmp::Reverse(*ns), *class));
     let parts = parts.iter().map(|(class, ns)| (class.name(), *ns as f64 / total.max(1) as f64));
     if let Some(said) = joined(parts) {
-        lines.push(format!("What the children's time was: {said}."));
+        lines.push(format!("The children's time: {said}."));
     }
     let running: u64 = parent.functions.iter().map(|(_, ns)| ns).sum();
     let functions = parent.functions.iter();
     let functions = functions.map(|(name, ns)| (name.as_str(), *ns as f64 / running.max(1) as f64));
     if let Some(said) = joined(functions) {
-        lines.push(format!("While it waited they ran mostly in {said} (sampled)."));
+        lines.push(format!("During that time the children ran mostly in {said} (sampled)."));
     }
     lines
 }

@@ -1,6 +1,6 @@
 //! # connect-retry: connections wait for a second because their first packet got no response
 //!
-//! ## What it sees
+//! ## Symptoms
 //! Waits in `connect`, or for a descriptor (`poll`, `epoll`), that end soon after a whole second. At that
 //! time the kernel counted retransmitted first packets of connections (SYN). It also sees how often
 //! connections found the queue of a listening socket full.
@@ -40,7 +40,7 @@ use crate::wording::{count, percent, time};
 
 pub(super) const INFO: Info = Info {
     name: "connect-retry",
-    summary: "Connections wait for a second, since their first packet got no answer",
+    summary: "Connections take a second or more because their first packet was dropped",
     of_waits_alone: true,
 };
 
@@ -68,7 +68,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     let finding = Finding {
         rule: INFO.name,
         subject: match found.overflows {
-            0 => "connections that nobody answers at first".to_owned(),
+            0 => "connections without a response to the first packet".to_owned(),
             _ => "connections to a listening socket whose queue is full".to_owned(),
         },
         summary,
@@ -76,8 +76,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         gain: Gain { low: 0.0, high },
         likely: None,
         confidence: scene.confidence(confidence),
-        evidence: scene
-            .longest_of(&found.charge, |_| "connects, and its first packet is sent again".to_owned()),
+        evidence: scene.longest_of(&found.charge, |_| "connects, its first packet is sent again".to_owned()),
         advice: advice(&found),
     };
     Ok(vec![Charged { finding, charge: found.charge }])
@@ -87,14 +86,14 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
 fn waited(found: &Connects, most: f64) -> String {
     if found.how == How::Accepts {
         return format!(
-            "Event loops connect, whose waits are for other things, too; who would accept waited {}, for {} of the run while nobody of the program wanted to run.",
+            "The clients are event loops, whose waits also have other reasons. The accepting thread waited {}, {} of the run while no thread of the program was runnable.",
             count(found.waits, "time"),
             percent(most)
         );
     }
     let what = if found.how == How::Connects { "connection" } else { "wait for a connection" };
     format!(
-        "{} ended soon after a whole second, {} in all.",
+        "{} ended just after a whole second, {} in total.",
         count(found.waits, what),
         time(found.charge.ns())
     )
@@ -105,10 +104,10 @@ fn said(found: &Connects) -> String {
     let again = count(found.sent_again, "first packet");
     match found.overflows {
         0 => format!(
-            "The kernel sent {again} of connections again, and no queue of a listening socket here was full: they were lost, or nobody answers there."
+            "The kernel retransmitted {again} of connections, and no listening socket here had a full queue: the packets were lost, or no server responds there."
         ),
         full => format!(
-            "The kernel sent {again} of connections again, and found the queue of a listening socket full {} (in the program's network namespace).",
+            "The kernel retransmitted {again} of connections, and found the queue of a listening socket full {} (in the program's network namespace).",
             count(full, "time")
         ),
     }
@@ -117,14 +116,14 @@ fn said(found: &Connects) -> String {
 fn advice(found: &Connects) -> Vec<String> {
     let first = match found.overflows {
         0 => {
-            "See where they go, and who drops them: ss -tn state syn-sent; at the other end nstat -az TcpExtListenOverflows"
+            "Find the destination and where packets are dropped: ss -tn state syn-sent; at the server: nstat -az TcpExtListenOverflows"
         }
         _ => {
-            "Give the listening socket a longer queue: listen(fd, 4096), and net.core.somaxconn as much; which one is full: ss -tln (Recv-Q, Send-Q)"
+            "Give the listening socket a longer queue: listen(fd, 4096), and net.core.somaxconn of the same size. `ss -tln` shows which queue is full (Recv-Q, Send-Q)"
         }
     };
-    let sooner = "Accept sooner: a thread that does nothing else, or more processes that accept";
-    let fewer = "Keep connections open and use them again";
+    let sooner = "Accept sooner: a dedicated thread, or more accepting processes";
+    let fewer = "Keep connections open and reuse them";
     let sooner = (found.overflows > 0).then_some(sooner);
     [first].into_iter().chain(sooner).chain([fewer]).map(str::to_owned).collect()
 }

@@ -1,6 +1,6 @@
 //! # copy-heavy: much of the time is spent copying memory
 //!
-//! ## What it sees
+//! ## Symptoms
 //! CPU samples in functions that copy, fill or measure memory (`memcpy`, `memmove`, `memset`, `strlen`, Go's
 //! `memmove`), and the functions of the program that call them.
 //!
@@ -36,7 +36,7 @@ use crate::served::{self, Words};
 
 pub(super) const INFO: Info = Info {
     name: "copy-heavy",
-    summary: "Much of the running time goes by copying memory",
+    summary: "Much of the CPU time is spent copying memory",
     of_waits_alone: false,
 };
 
@@ -48,8 +48,8 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
         rule: INFO.name,
         doing: "copying, filling and measuring memory",
         advice: vec![
-            "Hand on what is there in place of copying it: references, slices, moved values, writev".into(),
-            "See who copies: holdup report stacks --callers".into(),
+            "Pass data on instead of copying it: references, slices, moved values, writev".into(),
+            "List the callers: holdup report stacks --callers".into(),
         ],
     };
     served::judge_beside(scene, Service::Copy, MUCH, words)

@@ -1,6 +1,6 @@
 //! # cpu-stolen: the hypervisor gives the CPUs to other guests
 //!
-//! ## What it sees
+//! ## Symptoms
 //! Running time of the program's threads that the kernel did not account to them: the virtual CPU was not on
 //! a real one.
 //!
@@ -35,7 +35,7 @@ use crate::wording::{count, percent, thread, time};
 
 pub(super) const INFO: Info = Info {
     name: "cpu-stolen",
-    summary: "The hypervisor gives CPUs to others while the program's threads are on them",
+    summary: "The hypervisor gives CPU time to other virtual machines while threads run",
     of_waits_alone: true,
 };
 
@@ -56,9 +56,9 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
     let cpus = scene.derived.cpus.iter().filter(|cpu| cpu.stolen_ns > 0).count();
     Ok(vec![Finding {
         rule: INFO.name,
-        subject: format!("{}, most of all {}", count(cpus as u64, "CPU"), thread(scene.trace, most.thread)),
+        subject: format!("{}, mostly {}", count(cpus as u64, "CPU"), thread(scene.trace, most.thread)),
         summary: vec![format!(
-            "Of the time on CPUs, {} ({}) was given to others by the hypervisor.",
+            "Steal time: {} ({} of the time on CPUs) was given to other virtual machines by the hypervisor.",
             time(stolen_ns),
             percent(stolen_ns as f64 / (stolen_ns + ledger.running_ns()).max(1) as f64),
         )],
@@ -96,7 +96,7 @@ fn evidence(scene: &Scene) -> Vec<Evidence> {
             thread: steal.thread,
             start: steal.slice_start,
             duration: length,
-            note: format!("of this, {} was stolen", time(steal.stolen.0)),
+            note: format!("{} of it was stolen", time(steal.stolen.0)),
         }
     };
     steals.iter().take(EVIDENCE_MAX).map(row).collect()

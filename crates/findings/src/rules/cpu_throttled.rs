@@ -1,6 +1,6 @@
 //! # cpu-throttled: the cgroup's CPU quota is used up and threads must pause
 //!
-//! ## What it sees
+//! ## Symptoms
 //! Runnable threads that are throttled. Either their control group has used its CPU time of this period
 //! (`cpu.max`), or they have used the runtime that SCHED_DEADLINE gives them per period.
 //!
@@ -39,7 +39,7 @@ use crate::wording::{count, percent, thread, time};
 
 pub(super) const INFO: Info = Info {
     name: "cpu-throttled",
-    summary: "The control group's CPU quota is used up and threads must pause",
+    summary: "A CPU limit (cgroup quota, SCHED_DEADLINE) is used up and threads must pause",
     of_waits_alone: true,
 };
 
@@ -57,15 +57,13 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     let finding = Finding {
         rule: INFO.name,
         subject: match threads.first() {
-            Some((worst, _)) => format!(
-                "{}, most of all {}",
-                count(threads.len() as u64, "thread"),
-                thread(scene.trace, *worst)
-            ),
+            Some((worst, _)) => {
+                format!("{}, mostly {}", count(threads.len() as u64, "thread"), thread(scene.trace, *worst))
+            }
             None => count(threads.len() as u64, "thread"),
         },
         summary: vec![format!(
-            "Threads could run but were throttled for {} ({} of their time), {}, {} each on average.",
+            "Threads were runnable but throttled for {} ({} of their time), {}, {} each on average.",
             time(throttled_ns),
             percent(scene.of_thread_time(throttled_ns)),
             count(charge.count(), "pause"),
@@ -87,12 +85,12 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
 
 fn advice(has_quota: bool) -> Vec<String> {
     let mut advice = vec![
-        "Raise the group's CPU quota (cpu.max, the container's CPU limit)".into(),
+        "Raise the cgroup's CPU quota (cpu.max, the container's CPU limit)".into(),
         "Or start no more threads than the quota divided by its period".into(),
     ];
     if !has_quota {
         advice.push(
-            "Of a SCHED_DEADLINE thread (chrt -p TID): give it more runtime per period, or another policy"
+            "For a SCHED_DEADLINE thread (chrt -p TID): raise its runtime per period, or use another policy"
                 .into(),
         );
     }
@@ -104,5 +102,5 @@ fn quota(scene: &Scene) -> Option<String> {
     let thousandths = limits::tightest(scene.trace, CountKind::CpuLimit)?;
     let cpus = thousandths as f64 / 1000.0;
     let said = if cpus == 1.0 { "1 CPU".to_owned() } else { format!("{cpus} CPUs") };
-    Some(format!("Its control group may use {said} (cpu.max)."))
+    Some(format!("Its cgroup may use {said} (cpu.max)."))
 }

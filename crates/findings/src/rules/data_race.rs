@@ -1,6 +1,6 @@
 //! # data-race: two threads access the same memory without synchronization
 //!
-//! ## What it sees
+//! ## Symptoms
 //! The data races that ThreadSanitizer, Helgrind, DRD or Go's race detector reported, imported (`holdup
 //! import FILE`).
 //!
@@ -35,7 +35,7 @@ use crate::wording::count;
 
 pub(super) const INFO: Info = Info {
     name: "data-race",
-    summary: "Two threads use the same memory without agreeing who goes first",
+    summary: "Two threads access the same memory without synchronization",
     of_waits_alone: false,
 };
 
@@ -96,10 +96,9 @@ fn collect(trace: &Trace) -> BTreeMap<Vec<String>, Race> {
 }
 
 fn finding(race: &Race) -> Finding {
-    let place =
-        |stack: &[String]| stack.first().cloned().unwrap_or_else(|| "a place that is not known".to_owned());
+    let place = |stack: &[String]| stack.first().cloned().unwrap_or_else(|| "an unknown place".to_owned());
     let stack = |stack: &[String]| match stack.len() {
-        0 => "its stack is not known".to_owned(),
+        0 => "its stack is not available".to_owned(),
         _ => stack.iter().take(FRAMES_MAX).cloned().collect::<Vec<_>>().join(" ← "),
     };
     let mut summary: Vec<String> = race
@@ -111,7 +110,7 @@ fn finding(race: &Race) -> Finding {
     if !race.location.is_empty() {
         summary.push(format!("The memory: {}.", race.location));
     }
-    summary.push(format!("Told by {}.", count(race.reports.len() as u64, "report")));
+    summary.push(format!("Reported by {}.", count(race.reports.len() as u64, "report")));
     let mut places: Vec<String> = race.sides.iter().map(|(_, frames)| place(frames)).collect();
     places.dedup();
     Finding {
@@ -124,7 +123,7 @@ fn finding(race: &Race) -> Finding {
         confidence: Confidence::High,
         evidence: race.reports.iter().take(EVIDENCE_MAX).map(evidence).collect(),
         advice: vec![
-            "Guard both places by the same lock, make the memory atomic, or give each thread its own".into(),
+            "Guard both places with the same lock, make the memory atomic, or give each thread a copy".into(),
         ],
     }
 }

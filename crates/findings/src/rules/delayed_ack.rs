@@ -1,6 +1,6 @@
 //! # delayed-ack: small writes wait 40 ms for the peer's acknowledgement
 //!
-//! ## What it sees
+//! ## Symptoms
 //! Waits on sockets, or on several descriptors at once, of which unusually many end after 40 ms. The network
 //! code or a timer of the kernel ends them.
 //!
@@ -90,7 +90,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     charge.slices(trace).for_each(|slice| *waited.entry(slice.thread).or_default() += slice.duration().0);
     let most = waited.iter().max_by_key(|(id, ns)| (**ns, Reverse(**id)));
     let mut summary = vec![format!(
-        "{} on sockets took {} on average, {} in all ({} of the run); {} took a little less.",
+        "{} on sockets took {} on average, {} in total ({} of the run). {} were slightly shorter.",
         count(charge.count(), "wait"),
         time(charge.ns() / charge.count().max(1)),
         time(charge.ns()),
@@ -109,8 +109,8 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         evidence: scene
             .longest_of(&charge, |slice| format!("waits {} for the peer", time(slice.duration().0))),
         advice: vec![
-            "Write a message with one call (writev, a buffer, MSG_MORE), not in small pieces".into(),
-            "Set TCP_NODELAY on the socket that sends".into(),
+            "Write a message with one call (writev, a buffer, MSG_MORE) instead of small pieces".into(),
+            "Set TCP_NODELAY on the sending socket".into(),
         ],
     };
     let peers = peers_waits(trace, &charge);

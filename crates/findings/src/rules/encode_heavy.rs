@@ -1,6 +1,6 @@
 //! # encode-heavy: much of the time is spent serializing values
 //!
-//! ## What it sees
+//! ## Symptoms
 //! CPU samples in functions that serialize and deserialize values: V8's structured clone (messages between
 //! workers), `JSON`, Python's `pickle`, Java's serialization, Go's `encoding/json` and `encoding/gob`. It
 //! also sees the functions of the program that call them.
@@ -37,7 +37,7 @@ use crate::served::{self, Words};
 
 pub(super) const INFO: Info = Info {
     name: "encode-heavy",
-    summary: "Much of the running time goes by packing values to hand them on",
+    summary: "Much of the CPU time is spent serializing values",
     of_waits_alone: false,
 };
 
@@ -47,11 +47,11 @@ const MUCH: f64 = 1.0 / 3.0;
 pub(super) fn judge(scene: &Scene) -> Verdict {
     let words = Words {
         rule: INFO.name,
-        doing: "packing and unpacking values",
+        doing: "serializing and deserializing values",
         advice: vec![
-            "Send once what does not change, and then only what does; hand over memory in place of copies (transferred or shared buffers)"
+            "Send constant data once, then only changes; transfer or share memory instead of copying it"
                 .into(),
-            "See who sends what: holdup report stacks --callers".into(),
+            "List the callers: holdup report stacks --callers".into(),
         ],
     };
     served::judge_beside(scene, Service::Encode, MUCH, words)

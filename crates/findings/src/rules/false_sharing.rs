@@ -1,6 +1,6 @@
 //! # false-sharing: threads write to separate data in one cache line
 //!
-//! ## What it sees
+//! ## Symptoms
 //! CPU samples at memory accesses, with the address. It sees lines of 64 bytes that threads on different CPUs
 //! repeatedly take from each other. At least one of the threads writes, and each thread accesses bytes that
 //! no other thread accesses.
@@ -55,7 +55,7 @@ use crate::sharing;
 
 pub(super) const INFO: Info = Info {
     name: "false-sharing",
-    summary: "Threads write to data of their own that lie in one cache line",
+    summary: "Threads write to separate data in one cache line (false sharing)",
     of_waits_alone: false,
 };
 
@@ -66,13 +66,13 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
     };
     let shared = scene.derived.lines.iter().filter(is_false);
     let finding =
-        |data| sharing::finding(scene, data, (INFO.name, "bytes of their own in the same line", advice()));
+        |data| sharing::finding(scene, data, (INFO.name, "separate bytes of one cache line", advice()));
     Ok(shared.take(sharing::NAMED_MAX).map(finding).collect())
 }
 
 fn advice() -> Vec<String> {
     vec![
-        "Give each thread's part a cache line of its own: align or pad it to 64 bytes, or keep it thread-local"
+        "Give each thread's data a cache line of its own: align or pad it to 64 bytes, or make it thread-local"
             .into(),
         "Or let each thread count in a local variable, and write the result once".into(),
     ]

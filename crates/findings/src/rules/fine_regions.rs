@@ -1,6 +1,6 @@
 //! # fine-regions: parallel regions are so small that one thread alone would be faster
 //!
-//! ## What it sees
+//! ## Symptoms
 //! A thread that distributes work and waits until all of it is done, many thousand times a second. The
 //! program's threads together compute for less time than the run takes.
 //!
@@ -42,7 +42,7 @@ use crate::wording::{count, thread, time};
 
 pub(super) const INFO: Info = Info {
     name: "fine-regions",
-    summary: "Work is divided into pieces so small that one thread would be done sooner",
+    summary: "Parallel regions are so small that one thread alone would be faster",
     of_waits_alone: false,
 };
 
@@ -93,19 +93,19 @@ fn finding(scene: &Scene, regions: &Regions) -> Option<Charged> {
     let is_join = |slice: &Slice| slice.thread == who && scene.class(slice) == Some(Class::JoinWait);
     let mut summary = vec![
         format!(
-            "It waited {} until others were done with a piece of work, once in {} on average.",
+            "It waited {} for other threads to finish a region, once in {} on average.",
             count(regions.joins, "time"),
             time(regions.cycle_ns())
         ),
         format!(
-            "All threads together computed for {} ± {}, less than the run: one thread alone would have been done sooner.",
+            "All threads together computed for {} ± {}, less than the run: one thread alone would have been faster.",
             time(regions.useful_ns),
             time(scene.derived.ledger.error_ns(Class::Useful))
         ),
         match regions.looking_ns {
-            0 => format!("Besides, the kernel ran for {}.", time(regions.kernel_ns)),
+            0 => format!("The kernel ran for another {}.", time(regions.kernel_ns)),
             looking_ns => format!(
-                "Besides, they looked for work for {}, and the kernel ran for {}.",
+                "They also looked for work for {}, and the kernel ran for {}.",
                 time(looking_ns),
                 time(regions.kernel_ns)
             ),
@@ -115,17 +115,17 @@ fn finding(scene: &Scene, regions: &Regions) -> Option<Charged> {
     let charge = Charge::of(scene.trace, is_join);
     let finding = Finding {
         rule: INFO.name,
-        subject: format!("the pieces that {} waits for", thread(scene.trace, who)),
+        subject: format!("the parallel regions of {}", thread(scene.trace, who)),
         summary,
         cost_ns: charge.ns() + regions.looking_ns + regions.kernel_ns,
         gain,
         likely: None,
         confidence: scene.confidence(Confidence::High),
-        evidence: scene.longest_of(&charge, |_| "waits until what it handed out is done".to_owned()),
+        evidence: scene.longest_of(&charge, |_| "waits until the region is finished".to_owned()),
         advice: vec![
-            "Divide an outer loop in place of the inner one: hand out once what are many such pieces now"
+            "Parallelize an outer loop instead of the inner one, so that many regions become one".into(),
+            "Run regions below a minimum size on the calling thread (with_min_len, OpenMP's if clause)"
                 .into(),
-            "Below a size compute at once, without other threads (with_min_len, OpenMP's if clause)".into(),
         ],
     };
     Some(Charged { finding, charge })

@@ -1,6 +1,6 @@
 //! # fine-tasks: tasks are so small that distributing them takes longer than running them
 //!
-//! ## What it sees
+//! ## Symptoms
 //! Thread pools: code in which threads wait for work, and which calls the program's tasks. It sees CPU
 //! samples in that code itself: creating a task, queueing it, taking it, waking a worker, awaiting the
 //! result. The allocator, the locks and the syscalls below it are included.
@@ -45,7 +45,7 @@ use crate::wording::{percent, time};
 
 pub(super) const INFO: Info = Info {
     name: "fine-tasks",
-    summary: "Tasks are so small that handing them out takes longer than they do",
+    summary: "Tasks are so small that scheduling them takes longer than running them",
     of_waits_alone: false,
 };
 
@@ -92,14 +92,14 @@ fn finding(scene: &Scene, pool: &Handing) -> Finding {
         ),
         summary: vec![
             format!(
-                "{} ± {} ({} of the running time) went by handing out tasks, {} in the tasks themselves.",
+                "Scheduling tasks took {} ± {} ({} of the CPU time), the tasks themselves {}.",
                 time(pool.ns),
                 time(pool.error_ns),
                 percent(pool.ns as f64 / pool.running_ns.max(1) as f64),
                 time(pool.task_ns),
             ),
             format!("Handing out: {}.", listed(&pool.functions, pool.running_ns)),
-            format!("Tasks, with what they call: {}.", listed(&pool.tasks, pool.running_ns)),
+            format!("Tasks, including the functions they call: {}.", listed(&pool.tasks, pool.running_ns)),
         ],
         cost_ns: pool.ns,
         gain: most,
@@ -108,7 +108,7 @@ fn finding(scene: &Scene, pool: &Handing) -> Finding {
         evidence: pool
             .seen
             .iter()
-            .map(|(thread, at)| Evidence::sample(*thread, *at, "hands out tasks".to_owned()))
+            .map(|(thread, at)| Evidence::sample(*thread, *at, "schedules tasks".to_owned()))
             .collect(),
         advice: advice(pool),
     }
@@ -122,7 +122,7 @@ fn listed(functions: &[(String, u64)], all_ns: u64) -> String {
 fn advice(pool: &Handing) -> Vec<String> {
     let task = pool.tasks.first().map_or("the tasks", |(function, _)| function.as_str());
     vec![
-        format!("Let a task of {task} do more: below a threshold compute at once, without further tasks"),
-        "Or hand out ranges of items in place of single ones (chunk size, grain size)".into(),
+        format!("Let a task of {task} do more: below a threshold, compute at once without further tasks"),
+        "Or schedule ranges of items instead of single ones (chunk size, grain size)".into(),
     ]
 }

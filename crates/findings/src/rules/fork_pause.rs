@@ -1,6 +1,6 @@
 //! # fork-pause: threads wait while one of them forks
 //!
-//! ## What it sees
+//! ## Symptoms
 //! Threads that wait for the lock of their process's address space, and are released by the thread that has
 //! just forked the process. It reports their number, their duration, and the forking thread.
 //!
@@ -48,7 +48,7 @@ use crate::wording::{count, percent, thread, time};
 
 pub(super) const INFO: Info = Info {
     name: "fork-pause",
-    summary: "Threads stand still while one of them forks the process",
+    summary: "Threads pause while one of them forks the process",
     of_waits_alone: false,
 };
 
@@ -115,7 +115,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         confidence: scene.confidence(Confidence::High),
         evidence: scene.longest_of(&charge, |_| "waits for the address space while it is copied".to_owned()),
         advice: vec![
-            "Start programs by posix_spawn or vfork, or from a small process that was forked early".into(),
+            "Start programs with posix_spawn or vfork, or from a small process that was forked early".into(),
             "For snapshots of memory: huge pages, and MADV_DONTFORK for what the child does not need".into(),
         ],
     };
@@ -126,7 +126,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
 fn said(scene: &Scene, pauses: &Pauses, charge: &Charge, copies: &Copies) -> Vec<String> {
     let mut said = vec![
         format!(
-            "{} forked, and {} of the process stood still for up to {} each time (median), {} at the most ({}).",
+            "{} forked, and {} of the process paused: median {}, maximum {} ({}).",
             thread(scene.trace, pauses.forks),
             count(pauses.waiters, "thread"),
             time(pauses.median_ns),
@@ -134,18 +134,18 @@ fn said(scene: &Scene, pauses: &Pauses, charge: &Charge, copies: &Copies) -> Vec
             count(pauses.count, "fork"),
         ),
         format!(
-            "They waited {} for the lock of the address space, {} of all thread time.",
+            "They waited {} for the address space's lock, {} of all thread time.",
             time(charge.ns()),
             percent(scene.of_thread_time(charge.ns())),
         ),
     ];
     if copies.made_ns > 0.0 {
         said.push(format!(
-            "It ran {} to copy the tables of pages (sampled){}.",
+            "It took {} of CPU time to copy page tables (sampled){}.",
             time(copies.made_ns as u64),
             match copies.dropped_ns > 0.0 {
                 true => format!(
-                    ", and its children {} to take the copies down before they began another program",
+                    ", and its children took {} to free the copies before exec",
                     time(copies.dropped_ns as u64)
                 ),
                 false => String::new(),

@@ -1,6 +1,6 @@
 //! # format-heavy: much of the time is spent formatting or parsing text
 //!
-//! ## What it sees
+//! ## Symptoms
 //! CPU samples in functions that convert values to text or text to values (`printf`, `strtod`, Rust's
 //! `core::fmt`, Go's `fmt` and `strconv`). It also sees the functions of the program that call them.
 //!
@@ -34,17 +34,17 @@ use crate::served::{self, Words};
 
 pub(super) const INFO: Info = Info {
     name: "format-heavy",
-    summary: "Much of the running time goes by making text, or reading it",
+    summary: "Much of the CPU time is spent formatting or parsing text",
     of_waits_alone: false,
 };
 
 pub(super) fn judge(scene: &Scene) -> Verdict {
     let words = Words {
         rule: INFO.name,
-        doing: "turning values into text or text into values",
+        doing: "formatting and parsing text",
         advice: vec![
-            "Make no text that nobody reads: ask first whether the message is wanted".into(),
-            "Keep numbers as numbers; make what is constant once".into(),
+            "Format no text that is discarded: check first whether the message is wanted".into(),
+            "Keep numbers as numbers, and format constant parts once".into(),
         ],
     };
     served::judge_beside(scene, Service::Format, served::MOST, words)

@@ -1,6 +1,6 @@
 //! # gc-heavy: a collector that does not report allocations takes much of the threads' time
 //!
-//! ## What it sees
+//! ## Symptoms
 //! Samples in the collector's functions, and waits for a collection to begin, continue or end. The
 //! descriptors of runtimes identify them (`holdup report runtimes`), or probes do: Go, the JVM, GHC, V8,
 //! CPython, BEAM, and OCaml programs to which holdup was attached. `gc-pressure` has more facts, and judges
@@ -54,7 +54,7 @@ use crate::wording::{count, percent, thread, time};
 
 pub(super) const INFO: Info = Info {
     name: "gc-heavy",
-    summary: "A collector that does not tell allocations takes a large part of the time",
+    summary: "Garbage collection without allocation counts takes a large part of the time",
     of_waits_alone: false,
 };
 
@@ -198,7 +198,7 @@ fn subject(uses: &[(&RuntimeUse, &RoleUse)]) -> String {
 
 fn summary(scene: &Scene, worst: &Cost, uses: &[(&RuntimeUse, &RoleUse)]) -> Vec<String> {
     let mut lines = vec![format!(
-        "{} collected for {} and waited for collections for {}: {} of what it ran and waited so.",
+        "{} collected for {} and waited for collections for {}: {} of their running and waiting time.",
         thread(scene.trace, worst.thread.thread),
         time(worst.work_ns),
         time(worst.wait_ns),
@@ -213,13 +213,13 @@ fn summary(scene: &Scene, worst: &Cost, uses: &[(&RuntimeUse, &RoleUse)]) -> Vec
         )
     };
     let parts: Vec<String> = uses.iter().take(PARTS_MAX).map(|(_, part)| said(part)).collect();
-    lines.push(format!("Of all threads: {}.", parts.join(" · ")));
+    lines.push(format!("All threads: {}.", parts.join(" · ")));
     lines
 }
 
 fn advice(uses: &[(&RuntimeUse, &RoleUse)], asked: Option<&Requested>) -> Vec<String> {
     let knob = uses.first().map_or("", |(runtime, _)| runtime.fewer_collections.as_str());
-    let knob = if knob.is_empty() { "A larger heap makes fewer collections" } else { knob };
+    let knob = if knob.is_empty() { "Use a larger heap: fewer collections" } else { knob };
     match asked {
         // What asks for collections asks again, however large the heap is.
         Some(asked) if asked.is_most() => vec![asked.advice.clone()],
@@ -228,7 +228,7 @@ fn advice(uses: &[(&RuntimeUse, &RoleUse)], asked: Option<&Requested>) -> Vec<St
             .into_iter()
             .chain([
                 knob.to_owned(),
-                "Allocate less where the collector is called from: holdup report stacks --callers".to_owned(),
+                "Allocate less where collections are triggered: holdup report stacks --callers".to_owned(),
             ])
             .collect(),
     }

@@ -1,6 +1,6 @@
 //! # gc-pressure: threads spend much of their time on collections
 //!
-//! ## What it sees
+//! ## Symptoms
 //! Collections that the runtime reported: their number, their share of each domain's time, and its parts. The
 //! parts are the collector's work, waits at its barriers, and retries of domains that want to collect while
 //! another one leads.
@@ -111,14 +111,14 @@ fn summary((gc, garbage): (&Gc, &Garbage), domains: &[&LaneGc]) -> Vec<String> {
         ("work", sum(|lane| lane.times.work_ns)),
         ("waiting at barriers", sum(|lane| lane.times.wait_running_ns + lane.times.wait_blocked_ns)),
         ("retries", sum(|lane| lane.times.spin_ns)),
-        ("without a CPU meanwhile", sum(|lane| lane.times.queue_ns)),
+        ("runnable without a CPU", sum(|lane| lane.times.queue_ns)),
     ];
     let parts: Vec<String> =
         parts.iter().filter(|(_, ns)| *ns > 0).map(|(what, ns)| said(what, *ns)).collect();
     let allocated = sum(|lane| lane.allocated_bytes);
     let promoted: Option<u64> = domains.iter().map(|lane| lane.promoted_bytes).sum();
     let survived = promoted.map_or(String::new(), |promoted| {
-        format!("; {} of it survived", percent(promoted as f64 / allocated.max(1) as f64))
+        format!(", {} of it survived", percent(promoted as f64 / allocated.max(1) as f64))
     });
     let mut said = vec![
         format!(
@@ -128,9 +128,9 @@ fn summary((gc, garbage): (&Gc, &Garbage), domains: &[&LaneGc]) -> Vec<String> {
             percent(cost as f64 / life.max(1) as f64),
             parts.join(" · "),
         ),
-        format!("Each filled {} KiB between two collections{survived}.", filled_bytes(domains) >> 10,),
+        format!("Each allocated {} KiB between two collections{survived}.", filled_bytes(domains) >> 10,),
         format!(
-            "Half of {} took {} or less, one in a hundred {} or more.",
+            "{}: median {}, p99 {}.",
             count(gc.pauses.count, "pause"),
             time(gc.pauses.p50_ns),
             time(gc.pauses.p99_ns),
@@ -144,11 +144,7 @@ fn summary((gc, garbage): (&Gc, &Garbage), domains: &[&LaneGc]) -> Vec<String> {
 fn who_allocates(garbage: &Garbage) -> Option<String> {
     let named: Vec<String> = garbage.named(LISTED_MAX);
     (garbage.stacks >= STACKS_MIN && !named.is_empty()).then(|| {
-        format!(
-            "Who wanted memory when they began ({}): {}.",
-            count(garbage.stacks, "stack"),
-            named.join(", ")
-        )
+        format!("Allocating when they began ({}): {}.", count(garbage.stacks, "stack"), named.join(", "))
     })
 }
 
@@ -169,7 +165,7 @@ fn evidence(gc: &Gc) -> Vec<Evidence> {
         thread: pause.thread,
         start: pause.start,
         duration: pause.end.since(pause.start),
-        note: format!("stood still, mostly in {}", pause.mostly),
+        note: format!("stopped, mostly in {}", pause.mostly),
     });
     rows.collect()
 }
@@ -178,20 +174,23 @@ fn advice(scene: &Scene, domains: &[&LaneGc]) -> Vec<String> {
     if let Some(other) = domains.iter().find(|lane| !collecting::is_ocaml(lane)) {
         return vec![
             collecting::fewer_collections(scene, other),
-            "Allocate less in the loops that run most".to_owned(),
+            "Allocate less in the hottest loops".to_owned(),
         ];
     }
     // A minor heap is filled nearly to its size by the domain that asks for the collection.
     let words = (filled_bytes(domains) / 8).max(1).next_power_of_two() * 2;
     vec![
         match is_roomy(domains) {
-            true => "Keep less alive between two collections: the minor heap is large already".to_owned(),
+            true => {
+                "Keep less data alive between two collections: the minor heap is large already".to_owned()
+            }
             false => format!(
-                "A minor heap of twice the size makes half as many: OCAMLRUNPARAM=s={}k (words a domain)",
+                "A minor heap of twice the size halves the collections: OCAMLRUNPARAM=s={}k (words per domain)",
                 (words >> 10).max(1)
             ),
         },
-        "Allocate less in the loops that run most".to_owned(),
-        "Use no more domains than CPUs; processes do not wait for each other's collections".to_owned(),
+        "Allocate less in the hottest loops".to_owned(),
+        "Use no more domains than CPUs, or processes, which do not wait for each other's collections"
+            .to_owned(),
     ]
 }

@@ -1,6 +1,6 @@
 //! # handshake-heavy: much of the time is spent setting up connections
 //!
-//! ## What it sees
+//! ## Symptoms
 //! CPU samples in TLS handshakes and in dialling code: Go's `crypto/tls` and `net/http`, OpenSSL (and its
 //! users Node, Python, PostgreSQL, nginx), Java's `sun.security.ssl`, GnuTLS. It also sees the functions of
 //! the program that call them.
@@ -41,7 +41,7 @@ use crate::wording::percent;
 
 pub(super) const INFO: Info = Info {
     name: "handshake-heavy",
-    summary: "Much of the running time goes by making connections (TLS handshakes)",
+    summary: "Much of the CPU time is spent on TLS handshakes",
     of_waits_alone: false,
 };
 
@@ -53,11 +53,11 @@ const BEGINNING: f64 = 0.3;
 pub(super) fn judge(scene: &Scene) -> Verdict {
     let words = Words {
         rule: INFO.name,
-        doing: "making connections (handshakes)",
+        doing: "TLS handshakes",
         advice: vec![
-            "Keep connections open and use them again: as many in the client's pool as requests are under way (Go: MaxIdleConnsPerHost), answers read to their end"
+            "Keep connections open and reuse them: a client pool as large as the requests in flight (Go: MaxIdleConnsPerHost), responses read to the end"
                 .into(),
-            "Where peers come anew: resumed sessions (tickets), certificates with elliptic curves in place of RSA".into(),
+            "For peers that reconnect: session resumption (tickets), elliptic-curve certificates instead of RSA".into(),
         ],
     };
     let mut found = served::judge_beside(scene, Service::Handshake, MUCH, words)?;
@@ -66,7 +66,7 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
         for finding in &mut found {
             finding.confidence = scene.confidence(Confidence::Low);
             finding.summary.push(format!(
-                "{} of it was in the first {} of the run: connections that were made then seem to be kept.",
+                "{} of it was in the first {} of the run: these connections seem to be kept.",
                 percent(services::MOST),
                 percent(part),
             ));

@@ -1,6 +1,6 @@
 //! # interpreter-lock: threads of an interpreter take turns at its one lock
 //!
-//! ## What it sees
+//! ## Symptoms
 //! In processes that run CPython, threads that wait for one object, and stop waiting after the interpreter's
 //! switch interval (5 ms) to request it. CPython's threads wait for its global lock (GIL) in this way.
 //!
@@ -44,7 +44,7 @@ use crate::wording::{count, function, percent, thread, time};
 
 pub(super) const INFO: Info = Info {
     name: "interpreter-lock",
-    summary: "Threads of an interpreter take turns at its one lock",
+    summary: "Threads of an interpreter take turns with its global lock",
     of_waits_alone: true,
 };
 
@@ -155,7 +155,8 @@ fn held_in(scene: &Scene, words: &Words) -> Vec<(String, f64)> {
 fn told(places: &[(String, f64)]) -> Option<String> {
     let place = |(name, part): &(String, f64)| format!("{} ({})", function(name), percent(*part));
     let places: Vec<String> = places.iter().map(place).collect();
-    (!places.is_empty()).then(|| format!("Meanwhile who had it ran in {} (sampled).", places.join(", ")))
+    (!places.is_empty())
+        .then(|| format!("While others waited, the holder ran in {} (sampled).", places.join(", ")))
 }
 
 /// From this part of the run on, what one of the threads runs is about as long as the run itself.
@@ -172,21 +173,21 @@ fn computing(scene: &Scene, words: &Words) -> Option<(String, String)> {
     }
     let place = busiest::of_thread(scene.trace, &scene.derived.roles, most.thread)?.function;
     let said = format!(
-        "{} ran for {} of the run, mostly in {place}: that takes as long without the lock, unless it goes on only until it is told to stop.",
+        "{} ran for {} of the run, mostly in {place}: this takes as long without the lock, unless it only runs until it is stopped.",
         thread(scene.trace, most.thread),
         percent(share)
     );
-    Some((said, format!("Make less of what it does in {place}, or stop it sooner")))
+    Some((said, format!("Do less in {place}, or stop it sooner")))
 }
 
 fn advice(places: &[(String, f64)]) -> Vec<String> {
-    let processes = "Use processes for what computes (multiprocessing, ProcessPoolExecutor)";
+    let processes = "Use processes for computation (multiprocessing, ProcessPoolExecutor)";
     let most = places.first().filter(|(_, part)| *part >= MOST);
     vec![
         most.map_or(processes.to_owned(), |(name, _)| {
-            format!("{processes}: above all for {}", function(name))
+            format!("{processes}, first of all for {}", function(name))
         }),
-        "Move it to native code that releases the lock, or to a free-threaded build".into(),
+        "Move the work to native code that releases the lock, or to a free-threaded build".into(),
     ]
 }
 
@@ -202,7 +203,7 @@ fn finding(scene: &Scene, process: ProcessId, words: &Words) -> Option<Charged> 
     ranked.sort_by_key(|(id, ns)| (std::cmp::Reverse(**ns), **id));
     let most: Vec<String> = ranked.iter().take(3).map(|(id, _)| thread(trace, **id)).collect();
     let waited = format!(
-        "{} waited {} for the interpreter's lock ({} of all thread time), {} until the switch interval was over; most of all {}.",
+        "{} waited {} for the interpreter's lock ({} of all thread time), {} until the switch interval expired. Mostly {}.",
         count(words.by_thread.len() as u64, "thread"),
         time(charge.ns()),
         percent(scene.of_thread_time(charge.ns())),

@@ -1,6 +1,6 @@
 //! # load-imbalance: threads at a barrier have unequal shares of work
 //!
-//! ## What it sees
+//! ## Symptoms
 //! Barriers, ends of parallel loops and joins, the running time of each thread for each of them, and the last
 //! thread to arrive.
 //!
@@ -43,7 +43,7 @@ use crate::wording::{percent, thread, time};
 
 pub(super) const INFO: Info = Info {
     name: "load-imbalance",
-    summary: "Threads that meet have unequal shares of work, and wait for the greatest",
+    summary: "Threads at a barrier have unequal shares of work, and wait for the largest",
     of_waits_alone: true,
 };
 
@@ -82,13 +82,13 @@ fn summary(scene: &Scene, used: &SiteUse) -> Vec<String> {
     let mut lines = vec![lateness::waited(used)];
     let each = |ns: u64| time(ns / used.compared.max(1));
     lines.push(format!(
-        "For each of them who came last had run {}, a member on average {}.",
+        "Per barrier, the last thread to arrive had run for {}, the average thread for {}.",
         each(used.last_work_ns),
         each(used.mean_work_ns),
     ));
     if let (Some(most), Some(least)) = (used.work.first(), used.work.last()) {
         lines.push(format!(
-            "In all {} ran most, {}, and {} least, {}.",
+            "In total {} ran most, {}, and {} least, {}.",
             thread(scene.trace, most.0),
             time(most.1),
             thread(scene.trace, least.0),
@@ -102,7 +102,10 @@ fn summary(scene: &Scene, used: &SiteUse) -> Vec<String> {
     let samples: u64 = used.late_at.iter().map(|(_, samples)| samples).sum();
     if let Some((place, seen)) = used.late_at.first() {
         let share = *seen as f64 / samples.max(1) as f64;
-        lines.push(format!("While others waited the last was mostly in {place} ({}).", percent(share)));
+        lines.push(format!(
+            "While the others waited, the last thread was mostly in {place} ({}).",
+            percent(share)
+        ));
     }
     lines
 }
@@ -111,8 +114,8 @@ fn advice(used: &SiteUse) -> Vec<String> {
     let what = used.late_at.first().map_or(String::new(), |(place, _)| format!(" of {place}"));
     vec![
         format!(
-            "Hand out smaller pieces{what} to whoever is free: schedule(dynamic), a work queue, work stealing"
+            "Hand out smaller pieces{what} to idle threads: schedule(dynamic), a work queue, work stealing"
         ),
-        "Cut the work by what it costs, not by how many items there are".into(),
+        "Divide the work by its cost, not by the number of items".into(),
     ]
 }

@@ -1,6 +1,6 @@
 //! # lock-contention: threads wait for a lock while CPUs are idle
 //!
-//! ## What it sees
+//! ## Symptoms
 //! Threads blocked in the kernel on one lock. It is a futex word with the value "locked, with waiters", a
 //! file's lock, or the address space's own lock. It reports the wait time of each thread, the holder, and the
 //! holder's state. The holder is running (and where), runnable (and the occupant of its CPU), or waiting (and
@@ -73,8 +73,7 @@ pub(super) const INFO: Info = Info {
 };
 
 /// Sentence for a thread that uses little CPU and waited while the CPUs were busy.
-const BESIDE: &str =
-    "Who waits longest hardly runs: without this it could do what else it waits for while the others work.";
+const BESIDE: &str = "The thread that waits longest uses little CPU. Without this lock its other waits could overlap with the other threads' work.";
 
 /// Maximum number of locks that are named. More would hide the first one.
 const LOCKS_MAX: usize = 5;
@@ -232,7 +231,7 @@ fn finding(scene: &Scene, lock: &LockUse, (number, running): (u32, Running), sta
         evidence: scene.longest(
             |slice| locks.waited((trace, &scene.derived.roles), slice) == Some(number),
             |slice| match trace.ended_by(slice) {
-                Some(wakeup) => format!("{note}; {} let it go", thread(trace, wakeup.waker)),
+                Some(wakeup) => format!("{note}, {} released it", thread(trace, wakeup.waker)),
                 None => note.clone(),
             },
         ),
@@ -248,7 +247,7 @@ pub(super) fn known_advice(scene: &Scene, lock: &LockUse) -> Option<String> {
 
 fn summary(scene: &Scene, lock: &LockUse, running: Running) -> Vec<String> {
     let mut lines = vec![format!(
-        "{} waited {} for it, {} in all ({} of all thread time); half of the waits took {} or less, the longest {}.",
+        "{} waited {} for it, {} in total ({} of all thread time; median {}, maximum {}).",
         count(u64::from(lock.waiters), "thread"),
         count(lock.waits, "time"),
         time(lock.wait_ns),
@@ -258,13 +257,13 @@ fn summary(scene: &Scene, lock: &LockUse, running: Running) -> Vec<String> {
     )];
     if running.calls_ns as u64 > lock.wait_ns / 10 {
         lines.push(format!(
-            "Sleeping and waking for it took {} of CPU time in futex (sampled).",
+            "Sleeping and waking for it cost {} of CPU time in futex (sampled).",
             time(running.calls_ns as u64)
         ));
     }
     if running.line_ns as u64 > lock.wait_ns / 10 {
         lines.push(format!(
-            "CPUs take its memory from each other: {} went by at that (sampled).",
+            "Contention for the lock's cache line cost {} of CPU time (sampled).",
             time(running.line_ns as u64)
         ));
     }
@@ -275,18 +274,18 @@ fn summary(scene: &Scene, lock: &LockUse, running: Running) -> Vec<String> {
     let held: Vec<String> = held.take(3).collect();
     if !held.is_empty() {
         let meanwhile = ends(scene.trace, &lock.ends, lock.wait_ns);
-        lines.push(format!("Who had it meanwhile: {}; at the end of that: {meanwhile}.", held.join(", ")));
+        lines.push(format!("Held by: {}. While others waited, the holder was {meanwhile}.", held.join(", ")));
     }
     let circle = lock.share_of(EndClass::Cycle);
     if circle >= CIRCLE_MIN {
         lines.push(format!(
-            "For {} of the waiting threads waited for each other in a circle (a deadlock), until something else ended that: a time-out, or who looks for deadlocks.",
+            "For {} of the waiting, threads waited for each other in a cycle (a deadlock), until a timeout or a deadlock detector ended it.",
             percent(circle)
         ));
     }
     if let Some((place, ns)) = lock.held_in.first() {
         let share = percent(*ns as f64 / lock.wait_ns.max(1) as f64);
-        lines.push(format!("For {share} of the waiting a holder ran in {place} (sampled)."));
+        lines.push(format!("For {share} of the waiting, a holder ran in {place} (sampled)."));
     }
     if let Some((place, _)) = lock.waiting_at.first() {
         lines.push(format!("Most waiting is in {place}."));
@@ -297,7 +296,7 @@ fn summary(scene: &Scene, lock: &LockUse, running: Running) -> Vec<String> {
 fn advice(scene: &Scene, lock: &LockUse) -> Vec<String> {
     if lock.share_of(EndClass::Cycle) >= CIRCLE_MIN {
         return vec![
-            "Take such locks in the same order everywhere (rows: ORDER BY their key before FOR UPDATE or UPDATE), or all that is needed at once"
+            "Take such locks in the same order everywhere (rows: ORDER BY their key before FOR UPDATE or UPDATE), or take all of them at once"
                 .into(),
             "Hold fewer of them at a time: shorter transactions and sections".into(),
         ];
@@ -309,7 +308,7 @@ fn advice(scene: &Scene, lock: &LockUse) -> Vec<String> {
     if lock.reason == WaitReason::MmapLock {
         return vec![
             "Map, unmap and protect memory less often: keep freed memory (M_TRIM_THRESHOLD_, M_MMAP_THRESHOLD_ of malloc)".into(),
-            "Touch memory once before the threads start, so that they do not fault side by side".into(),
+            "Touch memory once before the threads start, so that they do not fault in parallel".into(),
         ];
     }
     let waiting = [EndClass::Disk, EndClass::Timer, EndClass::Outside].map(|class| lock.share_of(class));
@@ -320,7 +319,7 @@ fn advice(scene: &Scene, lock: &LockUse) -> Vec<String> {
     advice.extend([
         "Hold it for less time: move work, I/O and allocation out of the locked section".into(),
         "Split it: one lock per shard, bucket or thread".into(),
-        "Collect per thread and merge once, in place of a shared update for each item".into(),
+        "Collect per thread and merge once, instead of a shared update for each item".into(),
     ]);
     advice
 }

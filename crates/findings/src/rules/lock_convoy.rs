@@ -1,6 +1,6 @@
 //! # lock-convoy: a lock is passed from sleeper to sleeper, and waking them takes as long as the work
 //!
-//! ## What it sees
+//! ## Symptoms
 //! For each contended lock, the time from each release until the next holder ran, while still others waited.
 //! It also sees the time that holders spent in the kernel only to take the lock over and to wake the next
 //! thread.
@@ -47,7 +47,7 @@ use crate::wording::{count, percent, time};
 
 pub(super) const INFO: Info = Info {
     name: "lock-convoy",
-    summary: "A lock is handed from sleeper to sleeper, and waking them takes the time",
+    summary: "A lock passes between sleeping threads, and wakeups take most of the time",
     of_waits_alone: false,
 };
 
@@ -88,8 +88,8 @@ fn is_it(scene: &Scene, lock: &LockHolding) -> bool {
 
 fn advice() -> Vec<String> {
     vec![
-        "Take the lock less often: several items at a time".into(),
-        "Use a lock that whoever runs may take (no fair, ticket or priority-inheritance lock), or that spins a little".into(),
+        "Take the lock less often: several items per lock".into(),
+        "Use a lock that a running thread may take at once (no fair, ticket or priority-inheritance lock), or that spins briefly".into(),
     ]
 }
 
@@ -110,7 +110,7 @@ fn finding(scene: &Scene, lock: &LockHolding) -> Option<Charged> {
         subject: name.clone(),
         summary: vec![
             format!(
-                "{} from one sleeper to the next, of {}; arriving and handing on took {} each on average: {} of the {} in which threads waited for it.",
+                "{} from one sleeping thread to the next, of {}. Each took {} on average: {} of the {} in which threads waited for the lock.",
                 count(lock.handed, "handover"),
                 count(lock.releases, "release"),
                 time(handing_ns / lock.releases.max(1)),
@@ -118,7 +118,7 @@ fn finding(scene: &Scene, lock: &LockHolding) -> Option<Charged> {
                 time(lock.contended_ns),
             ),
             format!(
-                "From the release until the next owner ran {}, in futex with the lock held {} (sampled).",
+                "From the release until the next owner ran: {}, in futex with the lock held: {} (sampled).",
                 time(lock.on_the_way(scene.timelines)),
                 time(lock.in_call(FUTEX)),
             ),
@@ -127,7 +127,8 @@ fn finding(scene: &Scene, lock: &LockHolding) -> Option<Charged> {
         gain,
         likely: None,
         confidence: scene.confidence(Confidence::High),
-        evidence: scene.longest_of(&charge, |_| format!("waits for {name}, which is handed on to sleepers")),
+        evidence: scene
+            .longest_of(&charge, |_| format!("waits for {name}, which passes from sleeper to sleeper")),
         advice: match scene.lock(lock.lock).and_then(|lock| known_advice(scene, lock)) {
             Some(known) => vec![known],
             None => advice(),

@@ -1,6 +1,6 @@
 //! # lone-worker: the run is as long as one thread's computation, and other threads wait for it
 //!
-//! ## What it sees
+//! ## Symptoms
 //! A thread that runs on the critical path for more than half of the run, hardly in parallel with other
 //! threads. Other threads or processes wait for its work. Examples: the only server of many clients, the
 //! slowest stage of a pipeline, a pool of which one thread has all the work.
@@ -60,7 +60,7 @@ use crate::wording::{self, count, percent, thread, time};
 
 pub(super) const INFO: Info = Info {
     name: "lone-worker",
-    summary: "The run is as long as what one thread computes while others wait for it",
+    summary: "The run takes as long as one thread computes while others wait for it",
     of_waits_alone: false,
 };
 
@@ -100,10 +100,10 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
     let is_hint = idle > 0 && share >= ALL_BUT_ALONE_MIN && idle_cpus(scene) >= IDLE_MIN;
     let beside = || Beside {
         said: format!(
-            "{} of the runtime had nothing to do all the while: what they were given was done at once, or is still to be computed where it is used.",
+            "{} of the runtime were idle during that time: their work was finished at once, or is computed only where its result is used.",
             count(idle, "worker")
         ),
-        note: "works while the runtime's other workers have nothing to do",
+        note: "works while the runtime's other workers are idle",
         sure: Confidence::Low,
     };
     Ok(is_hint.then(|| finding(scene, (lone, path_ns, at_once), beside())).into_iter().collect())
@@ -162,7 +162,7 @@ struct Waited {
 impl Waited {
     fn said(&self) -> String {
         let waiters = count(self.waiters.len() as u64, "thread");
-        format!("{waiters} waited for it, {} in all.", time(self.ns))
+        format!("{waiters} waited for it, {} in total.", time(self.ns))
     }
 
     /// A helper that receives work waits too, but no thread waits for it, so it is not on the path. A thread
@@ -219,23 +219,23 @@ fn finding(scene: &Scene, (lone, path_ns, at_once): (ThreadId, u64, f64), beside
     let busiest = busiest::of_thread(scene.trace, &scene.derived.roles, lone);
     let mut summary = vec![
         format!(
-            "For {} ({} of the run) the run went on only because this thread did; {at_once:.1} threads were active meanwhile, on average.",
+            "For {} ({} of the run) only this thread kept the run going ({at_once:.1} active threads on average).",
             time(path_ns),
             percent(share)
         ),
         beside.said,
     ];
-    let mut less = "Have it do less: the run is as long as its work".to_owned();
+    let mut less = "Have it do less: its work determines the run's length".to_owned();
     if let Some(busiest) = &busiest {
         let place = busiest.said();
-        less = format!("Have it do less in {place}: the run is as long as that");
+        less = format!("Do less in {place}: it determines the run's length");
         let (share, error) = (percent(busiest.share), percent(busiest.error));
         summary.push(format!("{share} ± {error} of its useful work is in {place}."));
     }
     let mut advice = vec![less];
     if idle_cpus(scene) >= IDLE_MIN {
         advice.push(
-            "Or divide its work: more threads or processes of that kind, smaller pieces, shards; and begin the longest piece first".into(),
+            "Or divide its work: more threads or processes of that kind, smaller pieces or shards, the longest piece first".into(),
         );
     }
     Finding {

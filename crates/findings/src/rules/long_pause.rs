@@ -1,6 +1,6 @@
 //! # long-pause: the pause for which a flight recorder saved this recording
 //!
-//! ## What it sees
+//! ## Symptoms
 //! `holdup watch` saved the recording because one thread waited for longer than a trigger allows. This is
 //! that wait: the awaited object, its holder, the holder's state during the wait, and so on to the cause.
 //!
@@ -42,7 +42,7 @@ use crate::wording::thread;
 
 pub(super) const INFO: Info = Info {
     name: "long-pause",
-    summary: "A thread waited for longer than the trigger that saved this allows",
+    summary: "A thread waited for longer than the trigger allows",
     of_waits_alone: false,
 };
 
@@ -134,15 +134,17 @@ fn advice(scene: &Scene, chain: &[Told]) -> Vec<String> {
     if let Some(holder) = holder {
         let last_is_held = chain.last().is_some_and(is_lock);
         advice.push(match last_is_held {
-            true => format!("Do less while {holder} has the lock: copy what is needed, and work on it after"),
-            false => format!("Let go of the lock before {holder} waits{place}"),
+            true => {
+                format!("Do less while {holder} holds the lock: copy the data, and process it afterwards")
+            }
+            false => format!("Release the lock before {holder} waits{place}"),
         });
     }
     let waited = waits.and_then(|told| told.link.thread.zip(told.link.row));
     let slice = waited.map(|(id, row)| scene.trace.slices.at(id, row));
     match slice {
         Some(slice) if slice.state == ThreadState::Throttled => {
-            advice.push("Raise the group's CPU quota (cpu.max), or start fewer threads".to_owned());
+            advice.push("Raise the cgroup's CPU quota (cpu.max), or start fewer threads".to_owned());
         }
         Some(slice) if slice.state.waits_for_cpu() => {
             advice.push(format!(
@@ -152,10 +154,10 @@ fn advice(scene: &Scene, chain: &[Told]) -> Vec<String> {
             ));
         }
         Some(slice) if scene.trace.wait(slice.wait).reason == WaitReason::Sleep => {
-            advice.push(format!("Wait for what the sleep is there for, not for a time{place}"));
+            advice.push(format!("Wait for the event itself, not for a time{place}"));
         }
         _ => {}
     }
-    advice.push("Look at the moment: `holdup view`, at the mark on the lane `holdup watch`".to_owned());
+    advice.push("Inspect the moment: `holdup view`, at the mark on the lane `holdup watch`".to_owned());
     advice
 }

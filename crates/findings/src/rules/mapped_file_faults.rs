@@ -1,6 +1,6 @@
 //! # mapped-file-faults: threads wait for the disk at pages of mapped files
 //!
-//! ## What it sees
+//! ## Symptoms
 //! Page faults that read from a disk, as the kernel counts them, the threads' wait time in them, and their
 //! kernel time (sampled). For sampled faults it sees the function that touched the page, and the order of the
 //! addresses.
@@ -50,7 +50,7 @@ use crate::wording::{bytes, count, percent, rounded, time};
 
 pub(super) const INFO: Info = Info {
     name: "mapped-file-faults",
-    summary: "Threads wait for the disk at pages of mapped files",
+    summary: "Threads wait for the disk in page faults on mapped files",
     of_waits_alone: false,
 };
 
@@ -127,7 +127,7 @@ fn summary(scene: &Scene, order: Option<FaultOrder>, (charge, waited_ns): (&Char
     let paging = &scene.derived.paging;
     let threads = paging.threads.iter().filter(|(_, counts)| counts.major > 0).count();
     let mut summary = vec![format!(
-        "{} had {} page faults for which a disk was read (counted by the kernel), and waited {} in them ({} of all thread time), {} at a time on average.",
+        "{} had {} major page faults (counted by the kernel), and waited {} in them ({} of all thread time), {} each on average.",
         count(threads as u64, "thread"),
         rounded(paging.all.major as f64),
         time(waited_ns),
@@ -136,7 +136,7 @@ fn summary(scene: &Scene, order: Option<FaultOrder>, (charge, waited_ns): (&Char
     )];
     if let Some(faults) = scene.derived.services.get(&Service::Fault) {
         summary.push(format!(
-            "{} ± {} of running time went by in the kernel for faults (sampled).",
+            "Page faults took {} ± {} of CPU time in the kernel (sampled).",
             time(faults.ns),
             time(faults.error_ns)
         ));
@@ -144,7 +144,7 @@ fn summary(scene: &Scene, order: Option<FaultOrder>, (charge, waited_ns): (&Char
     if paging.disk_read_bytes > 0 {
         let each = paging.disk_read_bytes / paging.all.major.max(1);
         summary.push(format!(
-            "The machine read {} from disks meanwhile, {} for each of these faults.",
+            "The machine read {} from disks during that time, {} per fault.",
             bytes(paging.disk_read_bytes),
             bytes(each)
         ));
@@ -155,7 +155,7 @@ fn summary(scene: &Scene, order: Option<FaultOrder>, (charge, waited_ns): (&Char
     let named = sites.iter().take(SITES_MAX).map(|site| format!("{} {}", site.function, part(site.major)));
     let named: Vec<String> = named.collect();
     if !named.is_empty() {
-        summary.push(format!("Who touched the page (drawn): {}.", named.join(", ")));
+        summary.push(format!("Faulting functions (sampled): {}.", named.join(", ")));
     }
     summary.extend(order.map(said));
     summary
@@ -166,33 +166,31 @@ fn said(order: FaultOrder) -> String {
     let each = format!("{:.1}", order.pages_each);
     match is_page_after_page(order) {
         true => format!(
-            "{upwards} ± {error} of those that were drawn went on upwards from the one before, {each} pages for each fault: a file is gone through in order, and nothing is read ahead."
+            "{upwards} ± {error} of the sampled faults were sequential, {each} pages per fault: the file is read in order, but readahead is not effective."
         ),
         false if order.upwards >= UPWARDS_MIN && order.pages_each > PAGES_MAX => format!(
-            "{upwards} ± {error} of those that were drawn went on upwards from the one before, {each} pages for each fault: the kernel reads ahead."
+            "{upwards} ± {error} of the sampled faults were sequential, {each} pages per fault: readahead is effective."
         ),
         // The order is not sure.
-        false if order.upwards >= UPWARDS_MIN => format!(
-            "{upwards} ± {error} of those that were drawn went on upwards from the one before, {each} pages for each fault."
-        ),
-        false => format!(
-            "{upwards} ± {error} of those that were drawn went on upwards from the one before: pages are touched here and there."
-        ),
+        false if order.upwards >= UPWARDS_MIN => {
+            format!("{upwards} ± {error} of the sampled faults were sequential, {each} pages per fault.")
+        }
+        false => format!("{upwards} ± {error} of the sampled faults were sequential: the access is random."),
     }
 }
 
 fn advice(order: Option<FaultOrder>) -> Vec<String> {
-    let ahead = "Have it read before it is touched: MADV_WILLNEED or MADV_POPULATE_READ for what comes next, io_uring, several threads";
+    let ahead = "Read pages before they are touched: MADV_WILLNEED or MADV_POPULATE_READ for the next range, io_uring, several threads";
     let [first, second] = match order {
         Some(order) if is_page_after_page(order) => [
-            "Let the kernel read ahead: no MADV_RANDOM where a mapping is gone through in order (MADV_NORMAL, MADV_SEQUENTIAL), and a read_ahead_kb of the device above 0",
-            "Or read() it in pieces of a megabyte in place of mapping it",
+            "Allow readahead: no MADV_RANDOM for a mapping that is read in order (use MADV_NORMAL or MADV_SEQUENTIAL), and a read_ahead_kb of the device above 0",
+            "Or read() it in pieces of a megabyte instead of mapping it",
         ],
         Some(order) if order.upwards < UPWARDS_MIN => [
             ahead,
-            "Lay together what is used together, or bring it all into memory first (MAP_POPULATE, the file read once from end to end)",
+            "Store related data together, or load everything first (MAP_POPULATE, or read the file once from end to end)",
         ],
-        _ => [ahead, "Or read() it in pieces of a megabyte in place of mapping it"],
+        _ => [ahead, "Or read() it in pieces of a megabyte instead of mapping it"],
     };
     vec![first.to_owned(), second.to_owned()]
 }

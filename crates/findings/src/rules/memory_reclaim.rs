@@ -1,6 +1,6 @@
 //! # memory-reclaim: memory is short, and evicted pages are read from the disk again
 //!
-//! ## What it sees
+//! ## Symptoms
 //! Threads that must reclaim memory before they can allocate more, because their memory cgroup is at its
 //! limit or the machine's memory is full. It also sees how long they wait for pages of files (or of swap)
 //! that are not in memory. It reports the share of disk reads that had been in memory before.
@@ -53,7 +53,7 @@ use crate::wording::{bytes, count, percent, time};
 
 pub(super) const INFO: Info = Info {
     name: "memory-reclaim",
-    summary: "Memory is short, and what is dropped is read from the disk again",
+    summary: "Memory is short: dropped pages are read from the disk again",
     of_waits_alone: false,
 };
 
@@ -155,12 +155,12 @@ fn summary(scene: &Scene, waited_ns: u64) -> Vec<String> {
     let threads =
         paging.threads.iter().filter(|(_, counts)| counts.limit_reclaims + counts.direct_reclaims > 0);
     let why = match at_limit(paging) {
-        true => "since their memory cgroup was at its limit",
-        false => "since the machine's memory was full",
+        true => "because their memory cgroup was at its limit",
+        false => "because the machine's memory was full",
     };
     let mut summary = vec![
         format!(
-            "{} took memory back {} before they got more, {why}: {} in all.",
+            "{} reclaimed memory {} before an allocation succeeded, {why}: {} in total.",
             count(threads.count() as u64, "thread"),
             count(all.limit_reclaims + all.direct_reclaims, "time"),
             time(all.reclaim_ns()),
@@ -171,7 +171,7 @@ fn summary(scene: &Scene, waited_ns: u64) -> Vec<String> {
             percent(scene.of_thread_time(waited_ns)),
         ),
         format!(
-            "The machine read {} from disks meanwhile; {} came back that had been in memory before.",
+            "The machine read {} from disks during that time. {} had been in memory before (refaults).",
             bytes(paging.disk_read_bytes),
             bytes(paging.refault_bytes),
         ),
@@ -179,7 +179,7 @@ fn summary(scene: &Scene, waited_ns: u64) -> Vec<String> {
     if at_limit(paging)
         && let Some(limit) = limits::tightest(scene.trace, CountKind::MemoryLimit)
     {
-        summary.push(format!("That cgroup may have {} in memory, pages of files among it.", bytes(limit)));
+        summary.push(format!("The cgroup's limit is {}, page cache included.", bytes(limit)));
     }
     summary.extend(scene.waits_come_from(|slice| is_for_memory(scene, slice)));
     summary
@@ -188,15 +188,13 @@ fn summary(scene: &Scene, waited_ns: u64) -> Vec<String> {
 fn advice(paging: &Paging) -> Vec<String> {
     let more = match at_limit(paging) {
         true => {
-            "Raise the memory limit of its cgroup or container: pages of the files that it reads and maps count, too"
+            "Raise the memory limit of its cgroup or container: the page cache of its files counts as well"
         }
-        false => "Give the machine more memory, or run less beside it",
+        false => "Give the machine more memory, or run fewer other programs",
     };
     vec![
         more.to_owned(),
-        "Or use less at a time: smaller caches of its own, fewer workers, what is used together in one place"
-            .to_owned(),
-        "Read large files that are used once around the page cache (O_DIRECT, POSIX_FADV_DONTNEED)"
-            .to_owned(),
+        "Or use less at a time: smaller caches, fewer workers, related data in one place".to_owned(),
+        "Bypass the page cache for large files that are read once (O_DIRECT, POSIX_FADV_DONTNEED)".to_owned(),
     ]
 }

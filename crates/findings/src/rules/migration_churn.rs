@@ -1,6 +1,6 @@
 //! # migration-churn: threads move between CPUs all the time
 //!
-//! ## What it sees
+//! ## Symptoms
 //! How often a thread continues on another CPU shortly after it ran on one, where its caches were still warm.
 //!
 //! ## Why it hurts
@@ -39,7 +39,7 @@ use crate::wording::{count, rounded, thread};
 
 pub(super) const INFO: Info = Info {
     name: "migration-churn",
-    summary: "Threads move from CPU to CPU all the time and leave warm caches",
+    summary: "Threads migrate between CPUs all the time and lose warm caches",
     of_waits_alone: false,
 };
 
@@ -81,12 +81,12 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
     Ok(vec![Finding {
         rule: INFO.name,
         subject: format!(
-            "{}, most of all {}",
+            "{}, mostly {}",
             count(all.len() as u64, "thread"),
             thread(scene.trace, worst.thread)
         ),
         summary: std::iter::once(format!(
-            "{} to another CPU right after running on one: {} for each second of running; {} of them by {}.",
+            "{} to another CPU right after running: {} per second of running, {} of them by {}.",
             count(moves, "move"),
             rounded(moves as f64 / running_s.max(1e-9)),
             worst.count,
@@ -100,7 +100,7 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
         confidence: scene.confidence(Confidence::Low),
         evidence: worst.first.clone(),
         advice: vec![
-            "Wake threads less often (see the other findings): a thread that is not woken does not move"
+            "Wake threads less often (see the other findings): a thread that is not woken does not migrate"
                 .into(),
             if other_node > 0 {
                 "Try binding the program to one node (numactl --cpunodebind=N --membind=N), and measure it"
@@ -114,7 +114,7 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
 
 fn other_node_line(other_node: u64, moves: u64) -> String {
     format!(
-        "{} of these ({} %) to another memory node: the thread's memory stays on the node before.",
+        "{} of these ({} %) to another NUMA node: the thread's memory stays on the previous node.",
         other_node,
         rounded(100.0 * other_node as f64 / moves.max(1) as f64),
     )
@@ -146,7 +146,7 @@ fn moves_of(scene: &Scene, thread: ThreadId) -> Moves {
                 thread,
                 start: slice.start,
                 duration: slice.duration(),
-                note: format!("on CPU {}, before that on CPU {}{far}", slice.cpu.0, before.cpu.0),
+                note: format!("on CPU {}, previously on CPU {}{far}", slice.cpu.0, before.cpu.0),
             });
         }
     }

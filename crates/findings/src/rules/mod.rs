@@ -312,7 +312,7 @@ mod tests {
     use super::*;
 
     const HEADINGS: [&str; 6] =
-        ["What it sees", "Why it hurts", "How it decides", "What to do", "Blind spots", "References"];
+        ["Symptoms", "Why it hurts", "How it decides", "What to do", "Blind spots", "References"];
 
     #[test]
     fn every_file_is_registered_under_its_name() {

@@ -1,6 +1,6 @@
 //! # noisy-neighbour: other programs use the CPUs
 //!
-//! ## What it sees
+//! ## Symptoms
 //! Runnable threads that wait for a CPU used by a thread of another program, or of the kernel, and the name
 //! of that thread. It also sees threads that wait behind a thread of their own program while another program
 //! uses a CPU on which they might have run.
@@ -51,7 +51,7 @@ use crate::wording::{count, percent, stranger, time};
 
 pub(super) const INFO: Info = Info {
     name: "noisy-neighbour",
-    summary: "Other programs take CPUs that the program's threads wait for",
+    summary: "Other programs use CPUs that the program's threads wait for",
     of_waits_alone: true,
 };
 
@@ -127,7 +127,7 @@ impl Neighbours {
                     "Keep {} off these CPUs (taskset, cpuset) or run it elsewhere",
                     stranger(scene.trace, worst)
                 ),
-                "Or leave it room: one thread fewer than there are CPUs".into(),
+                "Or leave it room: one thread fewer than the number of CPUs".into(),
             ],
         })
     }
@@ -143,7 +143,7 @@ impl Neighbours {
         finding.confidence = scene.confidence(Confidence::Low);
         finding.advice = vec![
             format!("Run {} on another machine or on CPUs of its own, as in production", finding.subject),
-            "Or exchange fewer messages with it: its work is for the target, or the target's for it".into(),
+            "Or exchange fewer messages with it: it works for the target, or the target for it".into(),
         ];
         Some(finding)
     }
@@ -155,7 +155,7 @@ impl Neighbours {
         let mut summary = Vec::new();
         if let Some((worst, ns)) = self.blame.first() {
             summary.push(format!(
-                "Threads waited {} ({} of their time) for a CPU that another program had; {} for {} of that.",
+                "Threads waited {} ({} of their time) for a CPU that another program used. {} accounts for {} of it.",
                 time(others_ns),
                 percent(scene.of_thread_time(others_ns)),
                 stranger(scene.trace, *worst),
@@ -169,7 +169,7 @@ impl Neighbours {
         if waits.elsewhere.is_some() {
             let elsewhere_ns = (self.part * waits.how_long.elsewhere_ns as f64).round() as u64;
             summary.push(format!(
-                "Of it {} behind threads of their own program, because others had the rest of the CPUs.",
+                "{} of it was behind threads of their own program, because other programs had the rest of the CPUs.",
                 time(elsewhere_ns)
             ));
         }

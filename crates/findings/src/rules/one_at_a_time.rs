@@ -1,6 +1,6 @@
 //! # one-at-a-time: one request is sent to a service, and no other work is done until it responds
 //!
-//! ## What it sees
+//! ## Symptoms
 //! Threads that wait for the response of another program, which itself only waits (for a clock, for the
 //! outside) before it responds. It reports the number of concurrent requests, and the time in which no thread
 //! of the program had other work.
@@ -52,7 +52,7 @@ use crate::wording::{count, percent, time};
 
 pub(super) const INFO: Info = Info {
     name: "one-at-a-time",
-    summary: "A service is asked one thing at a time, and nothing else goes on meanwhile",
+    summary: "Requests to a service go out one at a time while nothing else runs",
     of_waits_alone: true,
 };
 
@@ -122,24 +122,24 @@ fn finding(scene: &Scene, asking: &Asking, share: f64) -> Charged {
     let at_once = asking.at_once();
     let times = count(asking.waits, "time");
     let how_often = match peer {
-        Some(_) => format!("asked {times} and waited for the answer"),
-        // Nobody tells when one of its answers was whole: it may have come in pieces.
-        None => format!("waited {times} for answers"),
+        Some(_) => format!("sent {times} and waited for the response"),
+        // It is not known when a response was complete. It may have arrived in pieces.
+        None => format!("waited {times} for responses"),
     };
     let mut summary = vec![
         format!(
-            "{} of {who} {how_often}, {} each on average: {at_once:.1} at once{}.",
+            "{} of {who} {how_often}, {} each on average, {at_once:.1} in flight{}.",
             count(asking.threads.len() as u64, "thread"),
             time(asking.ns / asking.waits.max(1)),
-            if asking.by_messages { ", as far as wakeups show it (there may be more of both)" } else { "" },
+            if asking.by_messages { ", as far as wakeups show it (both may be more)" } else { "" },
         ),
         format!(
-            "For {} of the run that was all that went on: no thread of the program had anything to do.",
+            "For {} of the run nothing else happened: no thread of the program was runnable.",
             percent(share)
         ),
     ];
     if let Some(peer) = peer {
-        summary.push(format!("{peer} did not work meanwhile, either: it waited for a clock of its own (something slow behind it, or a limit on its rate)."));
+        summary.push(format!("{peer} did not run during these waits either: it waited for a timer of its own (a slow dependency, or a rate limit)."));
     }
     summary.extend(addresses(asking));
     summary.extend(scene.charged_come_from(&asking.waited));
@@ -157,7 +157,7 @@ fn finding(scene: &Scene, asking: &Asking, share: f64) -> Charged {
         gain: Gain { low: 0.0, high: share },
         likely: None,
         confidence: scene.confidence(sure),
-        evidence: scene.longest_of(&asking.waited, |_| "waits for an answer".to_owned()),
+        evidence: scene.longest_of(&asking.waited, |_| "waits for a response".to_owned()),
         advice: advice(blocking),
     };
     Charged { finding, charge: asking.waited.clone().and(trace, &asking.slept) }
@@ -167,7 +167,7 @@ fn finding(scene: &Scene, asking: &Asking, share: f64) -> Charged {
 fn elsewhere(asking: &Asking) -> String {
     match asking.addresses.first() {
         Some((address, share)) if *share >= ADDRESS_MIN => address.clone(),
-        _ => "a peer elsewhere".to_owned(),
+        _ => "a remote peer".to_owned(),
     }
 }
 
@@ -179,14 +179,14 @@ fn addresses(asking: &Asking) -> Option<String> {
     let mut named: Vec<String> =
         named.map(|(address, share)| format!("{address} {}", percent(*share))).collect();
     if rest > 0 {
-        named.push(format!("{rest} others less each"));
+        named.push(format!("{rest} more with less each"));
     }
     Some(format!("Of that: {}.", named.join(", ")))
 }
 
 fn advice(blocking: Option<KnownWait>) -> Vec<String> {
-    let more = "Have more of them under way at once: more workers or threads, requests that do not wait for each other; is there a limit (a pool, permits, a queue's window)?";
-    let fewer = "Or ask once for many things, or keep the answers";
+    let more = "Keep more requests in flight: more workers or threads, or requests that do not wait for each other. Check for a limit (a pool, permits, a queue's window)";
+    let fewer = "Or combine several requests into one, or cache the responses";
     let own = blocking.map(|one| one.advice);
     own.into_iter().chain([more.to_owned(), fewer.to_owned()]).collect()
 }

@@ -1,6 +1,6 @@
 //! # oversleep: the program sleeps by the clock while no other work is done
 //!
-//! ## What it sees
+//! ## Symptoms
 //! Threads in a requested sleep (`nanosleep`, a timer, a wait that only its timeout ended), often, or a few
 //! times for long. No thread of the program is running or runnable in that time.
 //!
@@ -64,7 +64,7 @@ use crate::wording::{count, function, percent, thread, time};
 
 pub(super) const INFO: Info = Info {
     name: "oversleep",
-    summary: "Threads sleep by the clock, again and again, while nothing else goes on",
+    summary: "Threads sleep for fixed times, again and again, while nothing else runs",
     of_waits_alone: true,
 };
 
@@ -80,7 +80,7 @@ const UNTOLD_MIN: f64 = 0.5;
 /// Minimum share of the time in which all threads sleep that peers wait for delayed data, to be reported.
 const KEPT_MIN: f64 = 0.5;
 /// Advice for delayed data.
-const KEPT_BACK: &str = "See what it keeps back until a time is up, though its peer waits for it: a body behind HTTP's Expect: 100-continue that nobody answers (send it at once, or answer), a buffer or a batch that only a timer flushes";
+const KEPT_BACK: &str = "Find the data that it holds back until a timeout although its peer waits. Examples: a body behind HTTP's Expect: 100-continue (send it at once, or respond), a buffer or batch that only a timer flushes";
 /// Fewer stacks of tasks' sleeps may be those of others.
 const TASK_STACKS_MIN: u64 = 5;
 /// Maximum length of a sleep, in ticks of a runtime's clock, for which less may have been requested.
@@ -97,7 +97,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     let times: u64 = sleeping.iter().map(|one| one.sleeps).sum();
     let sleep_ns: u64 = sleeping.iter().map(|one| one.sleep_ns).sum();
     let mut summary = vec![format!(
-        "For {} ({} of the run) threads slept while none of the program wanted to run: {}, {} each on average.",
+        "For {} ({} of the run) threads slept while no thread of the program was runnable: {}, {} each on average.",
         time(stall.saved_ns as u64),
         percent(high),
         count(times, "sleep"),
@@ -137,7 +137,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         gain: Gain { low: late.share() * high, high },
         likely: None,
         confidence: scene.confidence(if is_known { sure.max(Confidence::Medium) } else { sure }),
-        evidence: scene.longest_of(&charge, |_| "sleeps until a clock wakes it".to_owned()),
+        evidence: scene.longest_of(&charge, |_| "sleeps until a timer expires".to_owned()),
         advice: known
             .map(|known| known.advice)
             .into_iter()
@@ -163,7 +163,7 @@ pub(super) fn tasks(scene: &Scene, sleeping: &[Clocked]) -> Option<TaskSleeps> {
 pub(super) fn of_tasks(tasks: &TaskSleeps) -> Option<String> {
     let (first, of_it) = tasks.places.first()?;
     Some(format!(
-        "It is tasks that sleep, mostly in {} ({of_it} of the {} on which one set its clock or looked at it).",
+        "The sleepers are tasks, mostly in {} ({of_it} of the {} in which a task set or checked its timer).",
         function(first),
         count(tasks.stacks, "stack"),
     ))
@@ -222,7 +222,7 @@ fn slept(scene: &Scene) -> Option<Slept> {
 /// A sentence on sleeping threads that wait for others, which do not signal them.
 fn said(untold: Untold) -> String {
     format!(
-        "{} of these were waits for another thread until time was up ({} in all), after which the waiter went on and woke others: what it waited for was there, and nobody had told it.",
+        "{} of these were waits for another thread that ended by timeout ({} in total). The waiter then continued and woke other threads: the condition already held, but no thread had signalled it.",
         count(untold.waits, "sleep"),
         time(untold.ns),
     )
@@ -232,7 +232,7 @@ fn said(untold: Untold) -> String {
 fn said_of_kept(scene: &Scene, kept: KeptBack) -> String {
     let [by, from] = [kept.by, kept.from].map(|process| scene.trace.process_name(process));
     format!(
-        "{} {by} spoke to {from} (or to others of its peers), was not answered, and spoke on when the time was up, mostly behind {}: they waited for that meanwhile, {} in all.",
+        "{} {by} sent to {from} (or to another peer), got no response, and sent again after the timeout, mostly behind {}. The peers waited for it, {} in total.",
         count(kept.times, "time"),
         time(kept.median_ns),
         time(kept.ns),
@@ -241,13 +241,10 @@ fn said_of_kept(scene: &Scene, kept: KeptBack) -> String {
 
 /// Advice on how to signal waiters.
 fn tell(untold: Untold) -> Vec<String> {
-    let shared = "Several threads wait at one place: signal for each thing that comes, not only when there was none before; where they wait for different things, wake all of them (notify_all, broadcast), or give each kind a condition variable of its own";
-    let lost = "Tell the waiter when what it waits for is there: change that under the lock, then signal; a signal before the wait is lost";
+    let shared = "Several threads wait at one place: signal for each new item, not only when there was none before. If they wait for different conditions, wake all of them (notify_all, broadcast), or use one condition variable per condition";
+    let lost = "Signal the waiter when its condition becomes true: change the condition under the lock, then signal. A signal before the wait is lost";
     let first = if 2 * untold.shared > untold.waits { shared } else { lost };
-    vec![
-        first.to_owned(),
-        "Or, if the time-out is what is waited for (a batch's end), make it shorter".to_owned(),
-    ]
+    vec![first.to_owned(), "Or, if the timeout itself is wanted (a batch's end), make it shorter".to_owned()]
 }
 
 fn advice(scene: &Scene) -> Vec<String> {
@@ -258,8 +255,7 @@ fn advice(scene: &Scene) -> Vec<String> {
         }
     };
     vec![
-        "Wait for what the sleep is there for (an event, an answer, room in a queue), not for a time"
-            .to_owned(),
+        "Wait for the event itself (a response, space in a queue), not for a time".to_owned(),
         retry.to_owned(),
     ]
 }
@@ -288,7 +284,7 @@ impl Late {
     fn sentence(&self) -> Option<String> {
         let each = |ns: u64| time(ns / self.sleeps.max(1));
         let (asked, late) = (each(self.asked_ns), each(self.late_ns));
-        (self.sleeps > 0).then(|| format!("They asked for {asked} each on average; it ended {late} later."))
+        (self.sleeps > 0).then(|| format!("They asked for {asked} each on average, and woke {late} later."))
     }
 
     /// Where a clock that ticks so gives no shorter sleeps.
@@ -296,7 +292,7 @@ impl Late {
         let each_ns = self.asked_ns / self.sleeps.max(1);
         (tick_ns > 0 && self.sleeps > 0 && each_ns <= TICKS_MAX * tick_ns).then(|| {
             format!(
-                "The runtime's clock ticks every {}: to sleep for less takes as long, so let each sleep stand for more (a larger burst, a larger batch)",
+                "The runtime's timer ticks every {}: a shorter sleep takes as long, so use fewer, longer sleeps (a larger burst, a larger batch)",
                 time(tick_ns)
             )
         })
@@ -304,7 +300,7 @@ impl Late {
 
     /// Where that is a good part of the sleeping.
     pub(super) fn advice(&self) -> Option<String> {
-        let slack = "The sleeps are hardly longer than the kernel's slack of 50 µs: set it by prctl(PR_SET_TIMERSLACK), or do not sleep";
+        let slack = "The sleeps are hardly longer than the kernel's timer slack of 50 µs: set it with prctl(PR_SET_TIMERSLACK), or do not sleep";
         (self.share() >= LATE_SHARE_MIN).then(|| slack.to_owned())
     }
 }

@@ -1,6 +1,6 @@
 //! # oversubscription: more threads are runnable than there are CPUs
 //!
-//! ## What it sees
+//! ## Symptoms
 //! Runnable threads that wait for a CPU used by another thread of the same program.
 //!
 //! ## Why it hurts
@@ -55,7 +55,7 @@ use crate::wording::{count, percent, time};
 
 pub(super) const INFO: Info = Info {
     name: "oversubscription",
-    summary: "More of the program's threads want to run than there are CPUs",
+    summary: "The program has more runnable threads than CPUs",
     of_waits_alone: true,
 };
 
@@ -91,12 +91,12 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     let (dependence, runtime) = (dependence(scene), whose(scene, sharing));
     let mut summary = vec![
         format!(
-            "Threads spent {} ({} of their time) waiting for a CPU that another thread of the program had.",
+            "Threads spent {} ({} of their time) waiting for a CPU that another thread of the program used.",
             time(own_ns),
             percent(scene.of_thread_time(own_ns)),
         ),
         format!(
-            "On average {wanting:.1} threads wanted to run on {}; {}.",
+            "On average {wanting:.1} threads were runnable on {}. {}.",
             count(u64::from(occupancy.cpus), "CPU"),
             count(preempted, "preemption"),
         ),
@@ -134,7 +134,7 @@ fn advice(
         Some(runtime) => runtime.fewer_threads.clone(),
         None => format!("Use {} or fewer", count(u64::from(scene.derived.occupancy.cpus), "thread")),
     };
-    let sleep = "Give threads that wait for each other a blocking wait in place of a spinning one";
+    let sleep = "Use a blocking wait instead of a spinning one where threads wait for each other";
     let spins = dependence == Dependence::Wasteful;
     let less = known.map(|known| known.advice.clone()).into_iter().chain(work.map(less_of));
     less.chain([fewer]).chain(spins.then(|| sleep.to_owned())).collect()
@@ -149,10 +149,7 @@ fn in_what(work: &Busiest) -> String {
 
 /// Advice for CPUs that are fully used by work.
 fn less_of(work: &Busiest) -> String {
-    format!(
-        "Have less to do in {}: what several ask it for at once can be done once for all of them",
-        work.function
-    )
+    format!("Do less in {}: several callers may share one result", work.function)
 }
 
 /// Threads that share the CPUs.
@@ -218,15 +215,13 @@ impl Dependence {
     /// A note for users before they start fewer threads.
     fn says(self) -> Option<&'static str> {
         match self {
-            Dependence::Hardly => Some(
-                "The threads hardly wait for each other: fewer of them would gain little, unless they spin.",
-            ),
-            Dependence::Asleep => Some(
-                "They hardly spin: what kept the CPUs was work that fewer threads would have to do as well.",
-            ),
-            Dependence::Unseen => {
-                Some("Whether they spin while they wait was not seen: nothing was sampled.")
+            Dependence::Hardly => {
+                Some("The threads hardly wait for each other: fewer threads gain little, unless they spin.")
             }
+            Dependence::Asleep => {
+                Some("They hardly spin: the CPUs ran work that fewer threads would have to do as well.")
+            }
+            Dependence::Unseen => Some("Whether they spin while they wait is unknown: there are no samples."),
             Dependence::Wasteful => None,
         }
     }

@@ -1,6 +1,6 @@
 //! # page-fault-storm: much of the time is spent getting memory from the kernel, page by page
 //!
-//! ## What it sees
+//! ## Symptoms
 //! CPU samples in the kernel's page fault handler, and the functions of the program that touched the memory.
 //!
 //! ## Why it hurts
@@ -52,7 +52,7 @@ use crate::wording::{percent, rounded, time};
 
 pub(super) const INFO: Info = Info {
     name: "page-fault-storm",
-    summary: "Much of the running time goes by getting memory from the kernel, page by page",
+    summary: "Much of the CPU time is spent in page faults",
     of_waits_alone: false,
 };
 
@@ -68,7 +68,7 @@ const SITES_MAX: usize = 2;
 pub(super) fn judge(scene: &Scene) -> Verdict {
     let kernel = || scene.trace.frames.iter().filter(|frame| frame.kind == FrameKind::Kernel);
     if kernel().next().is_some() && kernel().all(|frame| frame.function.is_empty()) {
-        return Err("the kernel's functions have no names here (kernel.kptr_restrict)".to_owned());
+        return Err("kernel symbols are not available (kernel.kptr_restrict)".to_owned());
     }
     // Threads that wait for files do not allocate memory by it.
     if mapped_file_faults::is_of_files(&scene.derived.paging) && scene.needs_wait_reasons().is_ok() {
@@ -76,10 +76,11 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
     }
     let words = Words {
         rule: INFO.name,
-        doing: "in page faults",
+        doing: "page faults",
         advice: vec![
-            "Keep memory and use it again: a pool, an arena, MALLOC_TRIM_THRESHOLD_ and MALLOC_MMAP_THRESHOLD_".into(),
-            "Take it in larger pieces: huge pages (madvise), or filled in advance (MAP_POPULATE)".into(),
+            "Keep memory and reuse it: a pool, an arena, MALLOC_TRIM_THRESHOLD_ and MALLOC_MMAP_THRESHOLD_"
+                .into(),
+            "Map it in larger pieces: huge pages (madvise), or prefaulted (MAP_POPULATE)".into(),
         ],
     };
     let mut findings = served::judge(scene, Service::Fault, words)?;
@@ -118,7 +119,7 @@ fn gets_it_again(scene: &Scene, finding: &mut Finding, (faults, returns): (&Serv
         return;
     }
     finding.summary.push(format!(
-        "{} ± {} more went by in giving memory back (munmap, madvise, brk): much of it is got again and again.",
+        "Returning memory to the kernel (munmap, madvise, brk) took another {} ± {}: much of it is mapped again and again.",
         time(returns.ns),
         time(returns.error_ns),
     ));
@@ -130,7 +131,7 @@ fn gets_it_again(scene: &Scene, finding: &mut Finding, (faults, returns): (&Serv
     let (taking, giving, waiting) = (of(&faults.stall), of(&returns.stall), of(&scene.stall(&waits)));
     let again = taken_again(scene.trace);
     finding.summary.extend(again.map(|again| {
-        format!("{} of all that was taken was taken more than once (counted by the kernel).", percent(again))
+        format!("{} of all mapped pages were mapped more than once (counted by the kernel).", percent(again))
     }));
     finding.cost_ns += returns.ns + waits.ns();
     finding.gain.low = giving.low + taking.low * again.unwrap_or(0.0);

@@ -1,6 +1,6 @@
 //! # pinned-together: busy threads stay on one CPU while another CPU is free
 //!
-//! ## What it sees
+//! ## Symptoms
 //! Threads of the program that run on a single CPU only and queue for it. Another CPU that the program uses
 //! or may use is idle, or runs another program's thread, which would share it.
 //!
@@ -48,7 +48,7 @@ use crate::wording::{count, percent, thread, time};
 
 pub(super) const INFO: Info = Info {
     name: "pinned-together",
-    summary: "Busy threads stay on one CPU while another one has room",
+    summary: "Busy threads stay on one CPU while another CPU has room",
     of_waits_alone: true,
 };
 
@@ -123,7 +123,7 @@ fn finding(scene: &Scene, cpu: CpuId, threads: &[ThreadId]) -> Option<Charged> {
         rule: INFO.name,
         subject: format!("{} on CPU {}: {}", count(threads.len() as u64, "thread"), cpu.0, names.join(", ")),
         summary: vec![format!(
-            "They queued {} for CPU {} and {}; for {} of that another CPU had room.",
+            "They waited {} for CPU {} and {}. For {} of that, another CPU had room.",
             time(charge.ns()),
             cpu.0,
             if bound { "may run on no other" } else { "never ran on another" },
@@ -133,11 +133,11 @@ fn finding(scene: &Scene, cpu: CpuId, threads: &[ThreadId]) -> Option<Charged> {
         gain,
         likely: None,
         confidence: scene.confidence(if bound { Confidence::High } else { Confidence::Medium }),
-        evidence: scene.longest_of(&charge, |slice| format!("queues for CPU {}", slice.cpu.0)),
+        evidence: scene.longest_of(&charge, |slice| format!("waits for CPU {}", slice.cpu.0)),
         advice: vec![
-            "Look at their affinity (taskset -cp TID): threads inherit it from the one that starts them"
+            "Check their affinity (taskset -cp TID): threads inherit it from the thread that starts them"
                 .into(),
-            "Bind each to a CPU of its own, or none at all".into(),
+            "Bind each to a different CPU, or none at all".into(),
         ],
     };
     Some(Charged { finding, charge })

@@ -1,6 +1,6 @@
 //! # poll-loop: a thread checks periodically for work
 //!
-//! ## What it sees
+//! ## Symptoms
 //! Threads that a clock wakes (a sleep, or a timeout of a wait), that run briefly, then sleep for the same
 //! object again. It reports how often they do so, and for how long no other thread of the program was
 //! runnable in that time.
@@ -59,7 +59,7 @@ use crate::wording::{count, percent, thread, time};
 
 pub(super) const INFO: Info = Info {
     name: "poll-loop",
-    summary: "A thread sleeps and looks again instead of waiting for the event",
+    summary: "A thread sleeps and polls instead of waiting for the event",
     of_waits_alone: false,
 };
 
@@ -151,15 +151,17 @@ fn finding(scene: &Scene, polling: &[Clocked], are_timers: bool) -> Option<Charg
         slice.state == ThreadState::Blocked && polls(slice.thread) && ended()
     };
     let quiet = format!(
-        "For {} ({} of the run) it slept while no thread of the program wanted to run; looking took {} of CPU time.",
+        "For {} ({} of the run) it slept while no thread of the program was runnable. Polling took {} of CPU time.",
         time(stall.saved_ns as u64),
         percent(scene.of_wall(stall.saved_ns)),
         time(run_ns),
     );
     let others = match are_timers {
-        false => format!("Other threads waited {} for it to look, from when they asked on.", time(ready_ns)),
+        false => {
+            format!("Other threads waited {} for its next poll, counted from their requests.", time(ready_ns))
+        }
         true => format!(
-            "{} ended such waits: what comes is noticed at once, and what it sleeps for are timers.",
+            "{} ended such waits: events are noticed at once, and the sleeps are timers.",
             count(polling.iter().map(|one| one.events).sum(), "event"),
         ),
     };
@@ -178,7 +180,7 @@ fn finding(scene: &Scene, polling: &[Clocked], are_timers: bool) -> Option<Charg
         gain: Gain { low, high },
         likely: None,
         confidence: scene.confidence(sure),
-        evidence: scene.longest_of(&charge, |_| "sleeps before it looks again".to_owned()),
+        evidence: scene.longest_of(&charge, |_| "sleeps before its next poll".to_owned()),
         advice: known.into_iter().chain(if are_timers { timers_advice() } else { advice(polling) }).collect(),
     };
     Some(Charged { finding, charge })
@@ -200,7 +202,7 @@ fn slept(polling: &[Clocked], run_ns: u64) -> String {
     let (looks, sleep_ns) =
         polling.iter().fold((0, 0), |(looks, ns), one| (looks + one.looks, ns + one.look_ns));
     format!(
-        "{} slept {} and looked again, {} a sleep{} and {} a look on average.",
+        "{} slept {} and polled again: {} per sleep{} and {} per poll on average.",
         count(polling.len() as u64, "thread"),
         count(looks, "time"),
         time(sleep_ns / looks.max(1)),
@@ -211,19 +213,19 @@ fn slept(polling: &[Clocked], run_ns: u64) -> String {
 
 fn timers_advice() -> Vec<String> {
     vec![
-        "See what its timers are for: a limit on a rate, a pause before it tries again, a wait that stands for slow work".into(),
-        "Or have more under way meanwhile".into(),
+        "Check the purpose of its timers: a rate limit, a pause before a retry, a wait that simulates slow work".into(),
+        "Or keep more requests in flight".into(),
     ]
 }
 
 fn advice(polling: &[Clocked]) -> Vec<String> {
     let mut advice = vec![
-        "Wait for the event itself (condition variable, eventfd, futex, blocking read), with the time-out as a fallback"
+        "Wait for the event itself (condition variable, eventfd, futex, blocking read), with the timeout as a fallback"
             .to_owned(),
     ];
     match oversleep::Late::of(polling).advice() {
         Some(slack) => advice.push(slack),
-        None => advice.push("Or sleep for less time while something is expected".to_owned()),
+        None => advice.push("Or sleep for a shorter time while an event is expected".to_owned()),
     }
     advice
 }

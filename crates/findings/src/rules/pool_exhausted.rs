@@ -1,6 +1,6 @@
 //! # pool-exhausted: threads wait for a pool item, and all items are in use
 //!
-//! ## What it sees
+//! ## Symptoms
 //! Threads that wait at one place (for a connection of a pool, a buffer, a permit of a semaphore) until
 //! another thread gives an item back. That thread waits there itself at other times. It reports how many of
 //! them hold an item at a time, and the holders' activity.
@@ -42,7 +42,7 @@ use crate::wording::{self, count, percent, thread, time};
 
 pub(super) const INFO: Info = Info {
     name: "pool-exhausted",
-    summary: "Threads wait for one of a few things that others have",
+    summary: "Threads wait for an item of a pool that other threads hold",
     of_waits_alone: true,
 };
 
@@ -83,15 +83,15 @@ fn finding(scene: &Scene, pool: GivenBack) -> Charged {
     let place = wording::function(&trace.frame_name(pool.place)).into_owned();
     let finding = Finding {
         rule: INFO.name,
-        subject: format!("what threads wait for in {place}"),
+        subject: format!("the pool that threads wait for in {place}"),
         summary: summary(&pool),
         cost_ns: pool.wait_ns,
         gain: gain(scene, &pool),
         likely: None,
         confidence: scene.confidence(Confidence::Medium),
         evidence: scene.longest_of(&pool.charge, |slice| match trace.ended_by(slice) {
-            Some(wakeup) => format!("waits for one, until {} gives one back", thread(trace, wakeup.waker)),
-            None => "waits for one".to_owned(),
+            Some(wakeup) => format!("waits for an item until {} returns one", thread(trace, wakeup.waker)),
+            None => "waits for an item".to_owned(),
         }),
         advice: advice(&pool),
     };
@@ -100,12 +100,12 @@ fn finding(scene: &Scene, pool: GivenBack) -> Charged {
 
 fn summary(pool: &GivenBack) -> Vec<String> {
     let few = match pool.things {
-        1 => "a thing".to_owned(),
-        things => format!("one of {things} things"),
+        1 => "an item".to_owned(),
+        things => format!("one of {things} items"),
     };
     vec![
         format!(
-            "{} waited {} for {few} that others of them had (so many did not wait for {} of that time); {:.1} did at a time, {} in all.",
+            "{} waited {} for {few} that other threads held. For {} of that time all items were in use. {:.1} threads waited at a time, {} in total.",
             count(pool.members.len() as u64, "thread"),
             count(pool.waits, "time"),
             percent(pool.same),
@@ -121,12 +121,12 @@ fn meanwhile(pool: &GivenBack) -> String {
     match &pool.blocked_in {
         Some((place, part)) if pool.blocked >= MOSTLY => {
             format!(
-                "Meanwhile the others were blocked for {blocked} of their time, in {} for {} of that.",
+                "During these waits the other threads were blocked for {blocked} of their time, in {} for {} of that.",
                 wording::function(place),
                 percent(*part)
             )
         }
-        _ => format!("Meanwhile the others were blocked for {blocked} of their time."),
+        _ => format!("During these waits the other threads were blocked for {blocked} of their time."),
     }
 }
 
@@ -134,11 +134,11 @@ fn advice(pool: &GivenBack) -> Vec<String> {
     let slow = match &pool.blocked_in {
         Some((place, _)) if pool.blocked >= MOSTLY => {
             format!(
-                "Take it later and give it back sooner: do what waits in {} without it",
+                "Take an item later and return it sooner: move the wait in {} out of that time",
                 wording::function(place)
             )
         }
-        _ => "Take it later and give it back sooner: do without it what does not need it".to_owned(),
+        _ => "Take an item later and return it sooner: hold it only for the work that needs it".to_owned(),
     };
-    vec![slow, "Or have more of them, as many as what they stand for can take".to_owned()]
+    vec![slow, "Or make the pool larger, as far as the resource behind it allows".to_owned()]
 }

@@ -1,6 +1,6 @@
 //! # pool-starved: all workers of a pool wait for slow operations, and none takes the next piece of work
 //!
-//! ## What it sees
+//! ## Symptoms
 //! Pools: threads of one process that wait for work at the same place. It sees the time in which every one of
 //! them is blocked on another object (the disk, the network, a child, a sleep), while work remains.
 //!
@@ -56,7 +56,7 @@ use crate::wording::{count, percent, thread, time};
 
 pub(super) const INFO: Info = Info {
     name: "pool-starved",
-    summary: "All workers of a pool wait for something slow while work is left",
+    summary: "All workers of a pool are blocked while work is queued",
     of_waits_alone: true,
 };
 
@@ -265,7 +265,7 @@ fn finding(scene: &Scene, workers: &[ThreadId]) -> Option<Charged> {
         rule: INFO.name,
         subject: subject(scene, workers),
         summary: vec![format!(
-            "For {} ({} of the run, {} at a time at most) all of them were blocked in the middle of their work: {} on {}.",
+            "All of them were blocked in a task for {} ({} of the run, at most {} at a time): {} on {}.",
             time(total),
             percent(high),
             time(longest.0),
@@ -280,7 +280,7 @@ fn finding(scene: &Scene, workers: &[ThreadId]) -> Option<Charged> {
             format!("a worker waits ({})", scene.trace.wait(slice.wait).reason.name())
         }),
         advice: vec![
-            "Give work that waits a pool of its own with more threads, or use asynchronous I/O".into(),
+            "Move work that waits to a separate pool with more threads, or use asynchronous I/O".into(),
         ],
     };
     Some(Charged { finding, charge })
@@ -305,7 +305,7 @@ fn nested(scene: &Scene, one: &Standstill) -> Option<Charged> {
     };
     let charge = Charge::of(scene.trace, waits);
     let said = format!(
-        "For {} ({} of the run, {} at a time at most) all of them waited in a task for the result of another until a time-out ended that, and the program did nothing: nobody was left to do those tasks.",
+        "For {} ({} of the run, at most {} at a time) every worker waited in a task for another task, until a timeout. No worker was free to run those tasks.",
         time(total),
         percent(high),
         time(longest.0),
@@ -320,8 +320,8 @@ fn nested(scene: &Scene, one: &Standstill) -> Option<Charged> {
         confidence: scene.confidence(Confidence::Medium),
         evidence: scene.longest_of(&charge, |_| "a worker waits for another task's result".to_owned()),
         advice: vec![
-            "Give the tasks that tasks wait for a pool of their own".into(),
-            "Or do not wait for a task in another of the same pool: do it at once, or go on when it is done"
+            "Run the tasks that other tasks wait for in a separate pool".into(),
+            "Or do not wait for a task inside another of the same pool: run it at once, or continue when it is finished"
                 .into(),
         ],
     };

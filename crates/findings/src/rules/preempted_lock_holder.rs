@@ -1,6 +1,6 @@
 //! # preempted-lock-holder: a thread loses its CPU while it holds a contended lock
 //!
-//! ## What it sees
+//! ## Symptoms
 //! For each contended lock, when the holder was runnable, and the occupant of its CPU: another program, or a
 //! thread of the same program.
 //!
@@ -52,7 +52,7 @@ use crate::wording::{count, percent, thread, time};
 
 pub(super) const INFO: Info = Info {
     name: "preempted-lock-holder",
-    summary: "A thread loses its CPU while it holds a lock that others wait for",
+    summary: "A thread is preempted while it holds a contended lock",
     of_waits_alone: false,
 };
 
@@ -124,21 +124,21 @@ fn finding(scene: &Scene, lock: &LockHolding, occupants: &[(ThreadId, u64)]) -> 
         Some((who, ns)) => {
             let all: u64 = occupants.iter().map(|(_, ns)| ns).sum();
             format!(
-                "{} had its CPU for {} of that",
+                "{} used its CPU for {} of that time",
                 thread(trace, *who),
                 percent(*ns as f64 / all.max(1) as f64)
             )
         }
-        None => "who had its CPU is not known".to_owned(),
+        None => "it is not known which thread used its CPU".to_owned(),
     };
     let mut summary = vec![
         format!(
-            "{}, its holder waited for a CPU while others waited for the lock: {} of wall time, {} of their time.",
+            "{}, its holder waited for a CPU while threads waited for the lock: {} of wall time, {} of thread time.",
             count(times, "time"),
             time(wall_ns),
             time(cost_ns),
         ),
-        format!("Mostly the holder was {}; {by_whom}.", thread(trace, holder)),
+        format!("The most frequent holder was {}: {by_whom}.", thread(trace, holder)),
     ];
     let occupant = occupants.first().map(|(who, _)| *who);
     summary.extend(inverted.as_ref().map(in_the_way));
@@ -151,15 +151,16 @@ fn finding(scene: &Scene, lock: &LockHolding, occupants: &[(ThreadId, u64)]) -> 
         summary,
         cost_ns,
         gain,
-        likely: None, confidence: scene.confidence(sure),
+        likely: None,
+        confidence: scene.confidence(sure),
         evidence: scene.longest_of_both(
             (&held, &|slice| format!("holds {name} and waits for CPU {}", slice.cpu.0)),
-            (&waits, &|_| format!("waits for {name}, whose holder has no CPU")),
+            (&waits, &|_| format!("waits for {name}, whose holder is preempted")),
         ),
         advice: vec![
-            "Keep what took the CPU away from it (other CPUs, lower priority), or use fewer busy threads"
+            "Move the threads that preempt the holder (other CPUs, lower priority), or use fewer busy threads"
                 .into(),
-            "Give the holder no lower a priority (nice value, its control group's cpu.weight) than those who need the lock have"
+            "Give the holder at least the priority of the waiting threads (nice value, cgroup's cpu.weight)"
                 .into(),
             "With real-time priorities: a mutex with priority inheritance (PTHREAD_PRIO_INHERIT)".into(),
             "Hold the lock for less time".into(),
@@ -171,7 +172,7 @@ fn finding(scene: &Scene, lock: &LockHolding, occupants: &[(ThreadId, u64)]) -> 
 /// A sentence on the CPU time that the holder would need from the other threads.
 fn in_the_way(inverted: &Inverted) -> String {
     format!(
-        "Who held the lock or waited for it ran {} of the {} that the program ran: to run the holder first takes little from the rest.",
+        "Holders and waiters of the lock ran {} of the {} that the program ran: running the holder first takes little from the rest.",
         time(inverted.ran_ns),
         time(inverted.all_ns),
     )
@@ -181,7 +182,7 @@ fn in_the_way(inverted: &Inverted) -> String {
 fn weighs_less(scene: &Scene, (holder, other): (ThreadId, ThreadId)) -> Option<String> {
     let (mine, theirs) = inverted::unfair(&scene.derived.ledger, (holder, other))?;
     Some(format!(
-        "While it wanted to run, {} got {} of the time, {} {}: its weight is lower (nice value, or its control group's cpu.weight).",
+        "While it was runnable, {} got {} of the time, {} {}: its weight is lower (nice value, or its cgroup's cpu.weight).",
         thread(scene.trace, holder),
         percent(mine),
         thread(scene.trace, other),

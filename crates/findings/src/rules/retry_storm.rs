@@ -1,6 +1,6 @@
 //! # retry-storm: calls fail temporarily, and are repeated at a high rate
 //!
-//! ## What it sees
+//! ## Symptoms
 //! Syscalls that failed with `EAGAIN` (`EWOULDBLOCK`) or were interrupted (`EINTR`), by file, pipe or socket.
 //! The counts are exact, for all calls (`--syscalls`) or in short windows.
 //!
@@ -37,7 +37,7 @@ use crate::wording::percent;
 
 pub(super) const INFO: Info = Info {
     name: "retry-storm",
-    summary: "Calls fail for now and are made again and again",
+    summary: "Calls fail temporarily and are repeated at once",
     of_waits_alone: false,
 };
 
@@ -67,13 +67,13 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
     let waits = worst.uses.iter().map(|used| used.failed_with(&[EAGAIN])).sum::<u64>() * 2 > worst.calls;
     let error = if waits { "EAGAIN" } else { "EINTR" };
     let mut summary = vec![
-        worst.said(scene, &format!("in vain ({error})")),
-        format!("{} of the calls on the same objects fail so.", percent(worst.again_share())),
+        worst.said(scene, &format!("failing ({error})")),
+        format!("{} of the calls on the same objects fail this way.", percent(worst.again_share())),
     ];
     summary.extend(worst.by_whom(scene));
     let advice = match waits {
-        true => "Wait until it is ready (epoll, poll) before the next try, or let the call block",
-        false => "Have interrupted calls go on by themselves (SA_RESTART), or fewer signals",
+        true => "Wait until it is ready (epoll, poll) before the next attempt, or let the call block",
+        false => "Restart interrupted calls automatically (SA_RESTART), or send fewer signals",
     };
     Ok(vec![Finding {
         rule: INFO.name,

@@ -1,6 +1,6 @@
 //! # serial-section: one thread works while the others wait for it
 //!
-//! ## What it sees
+//! ## Symptoms
 //! Moments in which exactly one thread of the program is running or runnable. At least one other waits for
 //! threads (a join, a barrier, or work), and a CPU is idle or used by another program. It reports the thread
 //! that works alone.
@@ -95,7 +95,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     let joins: u64 = serial.by_thread.values().map(|(_, ns)| ns).sum();
     let spread = spread(scene);
     let mut summary = vec![format!(
-        "For {} ({} of the run) one thread worked alone while others waited and a CPU did nothing for the program; {} for {} of that.",
+        "For {} ({} of the run) one thread worked alone while others waited and a CPU was free. {} accounts for {} of it.",
         time(total),
         percent(scene.of_wall(total as f64)),
         thread(scene.trace, lone),
@@ -103,7 +103,8 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     )];
     let (place, share) = hottest(scene, lone);
     if let Some(place) = &place {
-        summary.push(format!("Meanwhile it was mostly in {place} ({} of its samples).", percent(share)));
+        summary
+            .push(format!("During that time it was mostly in {place} ({} of its samples).", percent(share)));
     }
     let share = scene.of_wall(total as f64);
     let is_others_too = || place.as_ref().is_some_and(|name| is_done_by_others(scene, lone, name));
@@ -129,7 +130,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
                 Some(place) => format!("Spread the work of {place} over {}", count(spread as u64, "thread")),
                 None => format!("Spread its work over {}", count(spread as u64, "thread")),
             },
-            "Start it earlier, beside other work, so that nobody waits for it".into(),
+            "Start it earlier, in parallel with other work, so that no thread waits for it".into(),
         ],
     };
     Ok(vec![Charged { finding, charge: charge(scene) }])
@@ -310,7 +311,7 @@ fn evidence(scene: &Scene) -> Vec<Evidence> {
             start: *start,
             duration: *duration,
             note: format!(
-                "works alone; others wait ({} or {})",
+                "works alone, others wait ({} or {})",
                 WaitReason::Join.name(),
                 WaitReason::Park.name()
             ),

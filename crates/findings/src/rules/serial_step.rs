@@ -1,6 +1,6 @@
 //! # serial-step: a job of many processes waits for one of them while no other process works
 //!
-//! ## What it sees
+//! ## Symptoms
 //! Processes that have several children at a time (`make -j`, a test runner, `xargs -P`, a script with `&`).
 //! It sees the times in which only one of these is left, and the work in these times.
 //!
@@ -41,7 +41,7 @@ use crate::wording::{percent, thread, time};
 
 pub(super) const INFO: Info = Info {
     name: "serial-step",
-    summary: "A job of many processes waits for one of them, beside which nothing goes on",
+    summary: "A job of many processes waits for one process while nothing else runs",
     of_waits_alone: true,
 };
 
@@ -122,10 +122,10 @@ fn finding(scene: &Scene, mut job: Job) -> Option<Charged> {
         cost_ns: charge.ns(),
         gain: Gain { low: 0.0, high },
         likely: None, confidence: scene.confidence(Confidence::Medium),
-        evidence: scene.longest_of(&charge, |_| "waits for a child, beside which there is no other".to_owned()),
+        evidence: scene.longest_of(&charge, |_| "waits for its only running child".to_owned()),
         advice: vec![
-            "Start it earlier, beside what does not need it (in a build: name what exactly depends on it), and the longest step first".into(),
-            "Or make it shorter, or divide it: nothing else of the job goes on meanwhile".into(),
+            "Start it earlier, in parallel with independent steps (in a build: declare exact dependencies), and the longest step first".into(),
+            "Or make it shorter, or divide it: nothing else of the job runs during it".into(),
         ],
     };
     Some(Charged { finding, charge })
@@ -148,7 +148,7 @@ fn summary(scene: &Scene, job: &Job, total_ns: u64) -> Vec<String> {
     let whose = trace.process_name(job.parent);
     let active_ns: u64 = job.steps.iter().map(|step| step.active_ns).sum();
     let mut lines = vec![format!(
-        "For {} ({} of the run) only one child of {whose} was there, and {:.1} threads were active on average; at other times up to {} were side by side, for {} in all.",
+        "For {} ({} of the run) only one child process of {whose} was running ({:.1} active threads on average). At other times up to {} ran in parallel ({} in total).",
         time(total_ns),
         percent(scene.of_wall(total_ns as f64)),
         active_ns as f64 / total_ns.max(1) as f64,
@@ -157,15 +157,14 @@ fn summary(scene: &Scene, job: &Job, total_ns: u64) -> Vec<String> {
     )];
     let step = |step: &Step| {
         let from = step.alone.spans().first().map_or(0, |(from, _)| from.since(trace.start()).0);
-        format!("{} for {} from {} on", said(trace, step), time(step.alone.length_ns()), time(from))
+        format!("{} for {} from {}", said(trace, step), time(step.alone.length_ns()), time(from))
     };
     let steps: Vec<String> = job.steps.iter().take(TOLD_MAX).map(step).collect();
     lines.push(format!("That was {}.", steps.join(", ")));
     let works = job.steps.first().and_then(|step| step.busiest);
     if let Some(busiest) = works.and_then(|(id, _)| busiest::of_thread(trace, &scene.derived.roles, id)) {
         let (share, error) = (percent(busiest.share), percent(busiest.error));
-        lines
-            .push(format!("{share} ± {error} of what the first of these computes is in {}.", busiest.said()));
+        lines.push(format!("{share} ± {error} of the first one's computing is in {}.", busiest.said()));
     }
     lines
 }

@@ -1,6 +1,6 @@
 //! # shared-counter: threads write to the same memory all the time
 //!
-//! ## What it sees
+//! ## Symptoms
 //! CPU samples at memory accesses, with the address: bytes that threads on different CPUs repeatedly take
 //! from each other, with at least one writer. Examples: a global counter, a reference count, a statistic, a
 //! ticket, the state of a lock that is taken without waits.
@@ -50,7 +50,7 @@ use crate::sharing;
 
 pub(super) const INFO: Info = Info {
     name: "shared-counter",
-    summary: "Threads write to the same memory all the time, and wait for its cache line",
+    summary: "Threads write to the same memory and wait for its cache line (true sharing)",
     of_waits_alone: false,
 };
 
@@ -93,7 +93,8 @@ fn is_locked(scene: &Scene, data: &SharedData) -> bool {
 
 fn advice() -> Vec<String> {
     vec![
-        "Let each thread have its own, on a cache line of its own, and add up when somebody asks".into(),
+        "Give each thread its own copy on a separate cache line, and add them up when the value is read"
+            .into(),
         "Or do it less often: in batches, in ranges, not in the inner loop".into(),
     ]
 }

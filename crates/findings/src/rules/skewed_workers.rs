@@ -1,6 +1,6 @@
 //! # skewed-workers: among several similar processes few have nearly all the work
 //!
-//! ## What it sees
+//! ## Symptoms
 //! Processes of one name that the same parent started. They all communicate with one process (a queue, a
 //! broker, a distributor of work), and send requests to another one. It reports the number of responses and
 //! the busy time of each.
@@ -47,7 +47,7 @@ use crate::wording::{percent, time};
 
 pub(super) const INFO: Info = Info {
     name: "skewed-workers",
-    summary: "Of several alike processes few have nearly all the work, and the others wait",
+    summary: "A few of several equal processes have nearly all the work, and the others wait",
     of_waits_alone: true,
 };
 
@@ -118,7 +118,7 @@ fn finding(scene: &Scene, one: &Skew, share: f64) -> Charged {
         subject: format!("{} processes of {who}", one.workers.len()),
         summary: vec![
             format!(
-                "{} of {who} ask {} and have their work from {}. Of {} answers {}.",
+                "{} of {who} send requests to {} and get their work from {}. {} responses: {}.",
                 one.workers.len(),
                 named(peer),
                 named(one.source),
@@ -126,7 +126,7 @@ fn finding(scene: &Scene, one: &Skew, share: f64) -> Charged {
                 shares(scene, one),
             ),
             format!(
-                "The busiest was at work for {} ({} of the run), all of them for {} on average.",
+                "The busiest worked for {} ({} of the run), all of them for {} on average.",
                 time(one.longest_ns()),
                 percent(scene.of_wall(one.longest_ns() as f64)),
                 time(one.mean_ns()),
@@ -136,11 +136,11 @@ fn finding(scene: &Scene, one: &Skew, share: f64) -> Charged {
         gain: Gain { low: 0.0, high: share },
         likely: None,
         confidence: scene.confidence(if one.is_sure { Confidence::Medium } else { Confidence::Low }),
-        evidence: scene.longest_of(&one.waited, |_| "waits for an answer".to_owned()),
+        evidence: scene.longest_of(&one.waited, |_| "waits for a response".to_owned()),
         advice: vec![
-            "Let each take less at a time: a smaller prefetch or batch, so that who is free takes the next"
+            "Let each take less at a time: a smaller prefetch or batch, so that an idle process takes the next item"
                 .into(),
-            "Or see how work is given to them: by a hash, a key or a partition of which one has most".into(),
+            "Or check how work is assigned: one hash value, key or partition may have most of it".into(),
         ],
     };
     Charged { finding, charge: one.waited.clone().and(trace, &one.slept) }

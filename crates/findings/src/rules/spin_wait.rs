@@ -1,6 +1,6 @@
 //! # spin-wait: threads spin while they wait
 //!
-//! ## What it sees
+//! ## Symptoms
 //! CPU samples inside loops that only wait: loops that read the same memory until it changes, that contain
 //! `pause`, or that call `sched_yield`. It names the function with the loop, and the waiting function of the
 //! program. It also names the polled variable if the code shows it, and the activity of other threads at the
@@ -53,7 +53,7 @@ use crate::wording::{count, percent, thread, time};
 
 pub(super) const INFO: Info = Info {
     name: "spin-wait",
-    summary: "Threads wait by running: loops that only ask again",
+    summary: "Threads wait by running: loops that only poll",
     of_waits_alone: false,
 };
 
@@ -128,8 +128,8 @@ pub(super) fn subject(spin: &SpinUse) -> String {
 
 fn summary(scene: &Scene, spin: &SpinUse) -> Vec<String> {
     let how = match spin.how {
-        FrameSpin::Yields => "called sched_yield again and again",
-        _ => "only asked again and again whether something had changed",
+        FrameSpin::Yields => "called sched_yield in a loop",
+        _ => "only polled for a change",
     };
     let whom: Vec<String> = spin
         .by_thread
@@ -149,7 +149,7 @@ fn summary(scene: &Scene, spin: &SpinUse) -> Vec<String> {
         lines.push(format!("Mostly in {}.", spin.function));
     }
     if !spin.watches.is_empty() {
-        lines.push(format!("What they asked is {}.", spin.watches));
+        lines.push(format!("They polled {}.", spin.watches));
     }
     lines.extend(meanwhile(scene, spin));
     lines
@@ -169,17 +169,17 @@ fn meanwhile(scene: &Scene, spin: &SpinUse) -> Vec<String> {
     };
     let mut lines = Vec::new();
     if !seen.worked.is_empty() {
-        lines.push(format!("Who worked meanwhile: {}.", named(&seen.worked)));
+        lines.push(format!("Working during that time: {}.", named(&seen.worked)));
     }
     if seen.starved > 0 {
         lines.push(format!(
-            "For {} of it nobody else of the program worked, but some wanted to and had no CPU: {}.",
+            "For {} of it no other thread of the program worked, but some were runnable without a CPU: {}.",
             of(seen.starved),
             named(&seen.wanted),
         ));
     }
     if seen.nobody > 0 && seen.samples > 0 {
-        lines.push(format!("For {} of it no other thread wanted to run.", of(seen.nobody)));
+        lines.push(format!("For {} of it no other thread was runnable.", of(seen.nobody)));
     }
     lines
 }
@@ -202,13 +202,16 @@ fn advice(scene: &Scene, spin: &SpinUse) -> Vec<String> {
     let queue = &scene.derived.ledger.run_queue;
     if starved >= STARVED && queue.own_ns >= queue.others_ns {
         advice.push(
-            "Use fewer of these threads than CPUs: they keep those from running that they wait for".into(),
+            "Use fewer of these threads than CPUs: they take CPU time from the threads that they wait for"
+                .into(),
         );
     }
     let known = spin.purpose.as_ref().map(|purpose| purpose.advice.as_str()).filter(|text| !text.is_empty());
-    advice.push(known.unwrap_or("Let them sleep until there is something: a mutex, condition variable or semaphore in place of the loop; for OpenMP OMP_WAIT_POLICY=passive").into());
+    advice.push(known.unwrap_or("Let them sleep until an event arrives: a mutex, condition variable or semaphore instead of the loop. For OpenMP: OMP_WAIT_POLICY=passive").into());
     if !spin.meanwhile.worked.is_empty() {
-        advice.push("Make what is waited for shorter, or divide it: who worked meanwhile shows where".into());
+        advice.push(
+            "Shorten or divide the work they wait for: the threads listed as working show where".into(),
+        );
     }
     advice
 }

@@ -1,6 +1,6 @@
 //! # status-poll: a clock or a device's state is queried at a high rate
 //!
-//! ## What it sees
+//! ## Symptoms
 //! Syscalls that only query: the time, the resource usage, a device's state (`ioctl` with the same request on
 //! the same device). The counts are exact, for all calls (`--syscalls`) or in short windows.
 //!
@@ -38,7 +38,7 @@ use crate::scene::Scene;
 
 pub(super) const INFO: Info = Info {
     name: "status-poll",
-    summary: "A clock or a device's state is asked for again and again",
+    summary: "A clock or a device's state is polled again and again",
     of_waits_alone: false,
 };
 
@@ -89,12 +89,12 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
     };
     let request = worst.uses.first().filter(|used| used.syscall == IOCTL);
     let which =
-        request.map_or("for the same thing".to_owned(), |used| format!("with request {:#x}", used.op));
+        request.map_or("for the same object".to_owned(), |used| format!("with request {:#x}", used.op));
     let mut summary = vec![worst.said(scene, &which)];
     summary.extend(worst.by_whom(scene));
     let advice = match request {
-        Some(_) => "Wait for the device's event (poll, epoll), or ask once for many steps",
-        None => "Ask once and keep the answer as long as it is good enough; read clocks through the vDSO",
+        Some(_) => "Wait for the device's event (poll, epoll), or poll once for many steps",
+        None => "Read it once and cache the value while it is accurate enough. Read clocks through the vDSO",
     };
     Ok(vec![Finding {
         rule: INFO.name,

@@ -1,6 +1,6 @@
 //! # stays-interpreted: a hot function is never compiled
 //!
-//! ## What it sees
+//! ## Symptoms
 //! CPU samples in functions of a JVM (HotSpot), compiled or interpreted.
 //!
 //! ## Why it hurts
@@ -38,7 +38,7 @@ use crate::wording::{percent, time};
 
 pub(super) const INFO: Info = Info {
     name: "stays-interpreted",
-    summary: "A hot function is interpreted all along",
+    summary: "A hot function is never compiled and stays interpreted",
     of_waits_alone: false,
 };
 
@@ -67,7 +67,7 @@ fn finding(scene: &Scene, one: &Interpreted) -> Option<Finding> {
         subject: format!("{} in {}", one.function, scene.trace.process_name(one.process)),
         summary: vec![
             format!(
-                "{} ± {} of the useful work ({} ± {} of running time; sampled) is in {} itself, which is interpreted there.",
+                "{} ± {} of the useful work ({} ± {} of running time; sampled) is in {} itself, interpreted.",
                 percent(one.share),
                 percent(share_error),
                 time(one.ns),
@@ -75,7 +75,7 @@ fn finding(scene: &Scene, one: &Interpreted) -> Option<Finding> {
                 one.function
             ),
             format!(
-                "It was so for {} between the first and the last sample: what is hot is compiled within tenths of a second, unless the compiler refuses it.",
+                "It stayed interpreted for {} between the first and the last sample. Hot code is compiled within tenths of a second, unless the compiler refuses it.",
                 time(last.since(first).0)
             ),
         ],
@@ -88,7 +88,7 @@ fn finding(scene: &Scene, one: &Interpreted) -> Option<Finding> {
                 "Is its bytecode longer than 8000 bytes (javap -c)? HotSpot compiles no such method: split {}, or run with -XX:-DontCompileHugeMethods",
                 one.function
             ),
-            "Else ask why: -XX:+PrintCompilation says what was skipped or made not compilable; a full code cache warns on stderr (-XX:ReservedCodeCacheSize); no -Xint, no exclude in -XX:CompileCommand"
+            "Otherwise find the reason: -XX:+PrintCompilation prints what was skipped or made not compilable; a full code cache warns on stderr (-XX:ReservedCodeCacheSize); no -Xint, no exclude in -XX:CompileCommand"
                 .to_owned(),
         ],
     })

@@ -1,6 +1,6 @@
 //! # stop-the-world-latecomer: collections wait for one thread to stop
 //!
-//! ## What it sees
+//! ## Symptoms
 //! Each stop-the-world pause of a runtime: the requesting thread, the arrival of each thread at the barrier,
 //! the last thread, and why it was late. The runtime reports these itself (OCaml 5's runtime events).
 //!
@@ -65,7 +65,7 @@ use crate::wording::{count, time};
 
 pub(super) const INFO: Info = Info {
     name: "stop-the-world-latecomer",
-    summary: "Collections that stop all threads wait for the last one to stop",
+    summary: "Stop-the-world pauses wait for the last thread to stop",
     of_waits_alone: false,
 };
 
@@ -102,7 +102,7 @@ fn charged(scene: &Scene, used: &SiteUse) -> Charged {
     let queued = queued.map_or(0, |process| collecting::idle_queued_ns(scene, process));
     let low = scene.of_wall(used.straggle.low_ns.max(queued) as f64).clamp(0.0, high);
     let mut summary = vec![format!(
-        "{}; the last to stop was late by {} (median), {} (p99). The others waited {} in all.",
+        "{}. The last thread stopped {} late (median), {} (p99). The others waited {} in total.",
         count(used.meetings, "stop-the-world pause"),
         time(used.lateness_ns[0]),
         time(used.lateness_ns[1]),
@@ -111,12 +111,12 @@ fn charged(scene: &Scene, used: &SiteUse) -> Charged {
     summary.push(format!("Last to stop: {}.", lateness::lasts(scene, used)));
     let causes = scene.derived.rendezvous.late_causes(Some(used.site));
     let why = lateness::why_late(scene, &causes).or_else(|| lateness::why(scene, used));
-    summary.extend(why.map(|why| format!("Late because the last: {why}.")));
+    summary.extend(why.map(|why| format!("Reason for the delay: the last thread {why}.")));
     let asked = process(scene, used).and_then(|process| asked(scene, process));
     summary.extend(asked.as_ref().map(collecting::said_asked));
     if let Some(process) = process(scene, used).filter(|_| for_idle > 0.0) {
         summary.push(format!(
-            "{} with nothing to do must be woken and have a CPU for each step; all that a domain waited for others in collections is {}.",
+            "{} without work must be woken and need a CPU for each step. A domain waited {} in total for other domains in collections.",
             count(collecting::idle_domains(scene, process) as u64, "domain"),
             time(for_idle as u64),
         ));
@@ -148,7 +148,7 @@ fn asked(scene: &Scene, process: ProcessId) -> Option<Requested> {
 /// Causes of less than this part of the lateness get no advice.
 const ADVISED_MIN: f64 = 0.2;
 /// Advice for threads that only wait.
-const END_IDLE: &str = "Let idle threads end, or wait in fewer of them: each takes part in every pause";
+const END_IDLE: &str = "Let idle threads exit, or use fewer waiting threads: each takes part in every pause";
 
 fn advice(scene: &Scene, process: Option<ProcessId>, causes: &[CauseUse], with_idle: bool) -> Vec<String> {
     let total: u64 = causes.iter().map(|used| used.late_ns).sum();
@@ -176,13 +176,13 @@ fn against(scene: &Scene, used: &CauseUse) -> Option<String> {
         }
         LateCause::WokenLate => Some(END_IDLE.to_owned()),
         LateCause::RanOn => Some(format!(
-            "Let {place} allocate or poll now and then; if it is C, let it release the runtime's lock"
+            "Let {place} reach a safepoint now and then (allocate or poll); if it is C, let it release the runtime's lock"
         )),
         LateCause::Slept => {
-            Some(format!("Release the runtime's lock around {place}, so that others can answer"))
+            Some(format!("Release the runtime's lock around {place}, so that other threads can respond"))
         }
         LateCause::Faulted => {
-            Some(format!("Touch the memory of {place} in advance, or keep it and use it again"))
+            Some(format!("Touch the memory of {place} in advance, or keep it and reuse it"))
         }
         LateCause::Prompt | LateCause::Unknown => None,
     }

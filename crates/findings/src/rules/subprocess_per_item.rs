@@ -1,6 +1,6 @@
 //! # subprocess-per-item: a process is started for every small piece of work
 //!
-//! ## What it sees
+//! ## Symptoms
 //! Processes that one process starts one after another, their lifetime, and the time that threads wait for
 //! their exit.
 //!
@@ -50,7 +50,7 @@ use crate::wording::{percent, time};
 
 pub(super) const INFO: Info = Info {
     name: "subprocess-per-item",
-    summary: "A process is started for every little piece of work",
+    summary: "A process is started for every small piece of work",
     of_waits_alone: false,
 };
 
@@ -193,7 +193,7 @@ fn unwaited(scene: &Scene, parent: ProcessId, brood: &Brood) -> Charged {
         rule: INFO.name,
         subject: subject(scene, parent, brood),
         summary: vec![format!(
-            "{whose} started {} processes that lived shortly, half of them {} or less; they ran {} in all, {} of that inside the kernel (sampled).",
+            "{whose} started {} short-lived processes (median lifetime {}). They ran {} in total, {} of it in the kernel (sampled).",
             brood.lives_ns.len(),
             time(brood.lives_ns[brood.lives_ns.len() / 2]),
             time(brood.running_ns),
@@ -205,12 +205,12 @@ fn unwaited(scene: &Scene, parent: ProcessId, brood: &Brood) -> Charged {
         confidence: scene.confidence(sure),
         evidence: scene.longest(
             |slice| slice.state == ThreadState::Running && is_one(slice.thread),
-            |_| "runs, and ends soon".to_owned(),
+            |_| "runs, and exits soon".to_owned(),
         ),
         advice: vec![
-            "If each is for a connection: keep connections open, in a pool that keeps as many as are used"
+            "If each is for a connection: keep connections open, in a pool as large as the number in use"
                 .into(),
-            "Or let processes that stay do the work, one item after the other".into(),
+            "Or use long-lived worker processes that take one item after another".into(),
         ],
     })
 }
@@ -231,7 +231,7 @@ fn finding(scene: &Scene, parent: ProcessId, brood: Brood, charge: Charge) -> Ch
         subject: subject(scene, parent, &brood),
         summary: vec![
             format!(
-                "{} started {children} processes that lived shortly, half of them {} or less, and waited {} for its children ({} of the run).",
+                "{} started {children} short-lived processes (median lifetime {}), and waited {} for its children ({} of the run).",
                 trace.process_name(parent),
                 time(brood.lives_ns[brood.lives_ns.len() / 2]),
                 time(charge.ns()),
@@ -246,8 +246,8 @@ fn finding(scene: &Scene, parent: ProcessId, brood: Brood, charge: Charge) -> Ch
         confidence: scene.confidence(Confidence::Medium),
         evidence: scene.longest_of(&charge, |_| "waits for a child".to_owned()),
         advice: vec![
-            "Do the work by a library call, or with the shell's own means, in place of a program".into(),
-            "Or start one process and hand it all the items".into(),
+            "Do the work with a library call, or with the shell's built-ins, instead of a program".into(),
+            "Or start one process and pass it all the items".into(),
         ],
     };
     Charged { finding, charge }
@@ -257,9 +257,9 @@ fn in_kernel(brood: &Brood) -> String {
     let kernel = time(brood.kernel_ns);
     match brood.taken_back_ns * 10 > brood.kernel_ns {
         true => format!(
-            "They ran {kernel} inside the kernel (sampled); to take memory back took {}, the rest was mostly to start and to end.",
+            "They ran {kernel} in the kernel (sampled): {} to free memory, the rest mostly to start and exit.",
             time(brood.taken_back_ns)
         ),
-        false => format!("They ran {kernel} inside the kernel (sampled), mostly to start and to end."),
+        false => format!("They ran {kernel} in the kernel (sampled), mostly to start and exit."),
     }
 }

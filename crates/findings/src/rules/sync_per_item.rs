@@ -1,6 +1,6 @@
 //! # sync-per-item: data is forced to the disk item by item
 //!
-//! ## What it sees
+//! ## Symptoms
 //! Threads blocked in `fsync`, `fdatasync` and similar calls: how often, for how long, and whether a CPU was
 //! idle at the same time.
 //!
@@ -45,7 +45,7 @@ use crate::wording::{count, percent, time};
 
 pub(super) const INFO: Info = Info {
     name: "sync-per-item",
-    summary: "Data is forced to the disk item by item, and threads wait for it",
+    summary: "Each item is synced to the disk, and threads wait for it",
     of_waits_alone: true,
 };
 
@@ -114,8 +114,8 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
             |slice| format!("waits in {}", syscall_said(scene.trace.wait(slice.wait).syscall)),
         ),
         advice: vec![
-            "Sync once for a batch of items (group commit), not once an item".into(),
-            "Write and sync on a thread of its own while the others go on".into(),
+            "Sync once per batch of items (group commit), not once per item".into(),
+            "Write and sync on a separate thread while the others continue".into(),
         ],
     };
     Ok(vec![Charged { finding, charge: Charge::of(scene.trace, |slice| is_sync_wait(scene, slice)) }])
@@ -133,7 +133,7 @@ fn summary(scene: &Scene, (waits, ns): (u64, u64), cpu_ns: u64) -> Vec<String> {
         time(ns / waits.max(1)),
     )];
     if cpu_ns as f64 > CPU_TOLD * ns as f64 {
-        lines.push(format!("The calls took {} of CPU time besides (sampled).", time(cpu_ns)));
+        lines.push(format!("The calls also took {} of CPU time (sampled).", time(cpu_ns)));
     }
     lines.extend(scene.waits_come_from(|slice| is_sync_wait(scene, slice)));
     lines.extend(scene.waits_are_for(|slice| is_sync_wait(scene, slice)));

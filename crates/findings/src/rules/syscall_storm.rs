@@ -1,6 +1,6 @@
 //! # syscall-storm: CPU time is spent in many small syscalls
 //!
-//! ## What it sees
+//! ## Symptoms
 //! On-CPU samples inside syscalls, by syscall. Samples of many short calls alternate with others. Samples of
 //! a few long calls come in runs. If calls were counted (exactly, in short windows): their rate, and the time
 //! of one call.
@@ -55,7 +55,7 @@ use crate::wording::{count, error_name, percent, rounded, time};
 
 pub(super) const INFO: Info = Info {
     name: "syscall-storm",
-    summary: "Much of the CPU time goes into many small syscalls",
+    summary: "Much of the CPU time is spent in many small syscalls",
     of_waits_alone: false,
 };
 
@@ -199,7 +199,7 @@ impl Failing {
 
     fn said(self, call: &SyscallUse) -> String {
         format!(
-            "{} of the {} calls that were counted fail, mostly with {}.",
+            "{} of the {} counted calls fail, mostly with {}.",
             percent(self.share),
             call.name,
             error_name(self.error)
@@ -211,25 +211,24 @@ fn advice(worst: &SyscallUse, failing: Option<Failing>) -> Vec<String> {
     match (worst.number, failing) {
         (CLOSE, Some(_)) => vec![
             "Close only descriptors that are open: close_range(2), or open them with O_CLOEXEC".into(),
-            "Or lower the limit of open files (ulimit -n) for what tries all of them".into(),
+            "Or lower the limit of open files (ulimit -n) for the program that tries all of them".into(),
         ],
         (_, Some(failing)) => vec![format!(
-            "Leave out the calls that fail with {}: ask once, and remember the answer",
+            "Avoid the calls that fail with {}: check once, and remember the result",
             error_name(failing.error)
         )],
         (IO_URING_ENTER, None) => vec![
-            "Submit more requests with each io_uring_enter, and take their answers together".into(),
+            "Submit more requests with each io_uring_enter, and reap their completions together".into(),
             ONCE.into(),
         ],
-        (_, None) => vec![
-            format!("Do more with each {}: buffer, or use a call that takes many at once", worst.name),
-            ONCE.into(),
-        ],
+        (_, None) => {
+            vec![format!("Do more per {}: buffer, or use a call for several items", worst.name), ONCE.into()]
+        }
     }
 }
 
 /// Advice for any call that only queries.
-const ONCE: &str = "Ask once and keep the answer where it does not change";
+const ONCE: &str = "Call once and cache the result while it does not change";
 
 fn by_time(ranked: &[&SyscallUse]) -> String {
     let said =

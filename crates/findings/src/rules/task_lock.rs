@@ -1,6 +1,6 @@
 //! # task-lock: tasks wait for a lock, and the runtime's threads idle
 //!
-//! ## What it sees
+//! ## Symptoms
 //! Tasks that a runtime carries on its threads (goroutines) and that wait for a lock, while threads of the
 //! runtime are idle. Probes record each wait: its start, its lock, its place in the program, and the
 //! releasing task. Without probes, the stack of a thread that releases such a lock and so wakes a thread
@@ -50,7 +50,7 @@ use crate::wording::{count, percent, rounded, thread, time};
 
 pub(super) const INFO: Info = Info {
     name: "task-lock",
-    summary: "Tasks wait for a lock while their runtime's threads idle",
+    summary: "Tasks wait for a lock while the runtime's threads are idle",
     of_waits_alone: false,
 };
 
@@ -171,12 +171,12 @@ fn finding(scene: &Scene, charge: Charge) -> Option<Charged> {
     summary.push(idled(scene, &charge, first.is_some()));
     if let (Some((place, _)), None) = (places.first().filter(|_| sampled), first) {
         summary.push(format!(
-            "{} of the CPU are in functions of contended locks, most often called by {place}.",
+            "{} of the CPU time is in functions of contended locks, most often called by {place}.",
             count(samples as u64, "sample")
         ));
     }
     if first.is_none() {
-        summary.push("Which task waited, and for which lock, was not told.".into());
+        summary.push("Which task waited for which lock was not recorded.".into());
     }
     let finding = Finding {
         rule: INFO.name,
@@ -223,12 +223,10 @@ fn told<'a>(scene: &Scene<'a>, charge: &Charge) -> (Option<&'a TaskLock>, Vec<St
     // A wait that lasts for a whole window is not seen.
     let (least, looked) = match part >= ALL {
         true => ("", String::new()),
-        false => {
-            ("at least ", format!(" They are many: they were looked at in {} of the time.", percent(part)))
-        }
+        false => ("at least ", format!(" They were sampled in windows: {} of the time.", percent(part))),
     };
     let mut summary = vec![format!(
-        "Tasks waited for {}: {least}{} on average, {}, {} at the most.{looked}",
+        "Tasks waited for {}: {least}{} on average, {}, at most {}.{looked}",
         said(first),
         rounded(all.waiting(trace, first)),
         count(first.waits, "wait"),
@@ -271,7 +269,7 @@ fn meanwhile(lock: &TaskLock) -> Option<String> {
     }
     let at = lock.let_go.first().filter(|(place, _)| *place != lock.place);
     let at = at.map_or_else(String::new, |(place, _)| format!(", in {place},"));
-    Some(format!("The threads that let it go{at} meanwhile {}.", parts.join(", ")))
+    Some(format!("During these waits the threads that release it{at} {}.", parts.join(", ")))
 }
 
 /// A verb that fits "the threads … at that time".
@@ -285,8 +283,8 @@ fn did(held: Held) -> &'static str {
         Held::Waited(Class::Sleep) => "slept",
         Held::Waited(Class::FaultWait) => "waited for a page",
         Held::Waited(Class::ChildWait) => "waited for a child process",
-        Held::Waited(Class::WorkWait) => "had nothing to run",
-        Held::Waited(_) => "waited for something else",
+        Held::Waited(Class::WorkWait) => "were idle",
+        Held::Waited(_) => "waited for another reason",
     }
 }
 
@@ -298,17 +296,14 @@ fn advice(lock: Option<&TaskLock>) -> Vec<String> {
     };
     let mut advice = Vec::new();
     if lock.is_none() {
-        advice.push("Find the lock: the runtime's own trace (Go: runtime/trace, read by holdup import) or its mutex profile".into());
+        advice.push("Find the lock in the runtime's own trace (Go: runtime/trace, read by holdup import) or mutex profile".into());
     }
     if share(&|held| matches!(held, Held::Waited(class) if class.waits_for_others())) >= ADVISED_MIN {
-        advice.push(
-            "Do not wait for anything while it is held: do that before it is taken, or after it is let go"
-                .into(),
-        );
+        advice.push("Do not wait while holding it: do so before taking it or after releasing it".into());
     }
     if share(&|held| held == Held::Waited(Class::RunQueue)) >= ADVISED_MIN {
         advice.push(
-            "Whoever holds it waits for a CPU: fewer threads than CPUs want to run, or a lock held for less"
+            "Its holder waits for a CPU: use fewer runnable threads than CPUs, or hold the lock for less time"
                 .into(),
         );
     }
@@ -322,10 +317,10 @@ fn idled(scene: &Scene, charge: &Charge, told: bool) -> String {
     let share = percent(scene.of_thread_time(charge.ns()));
     match told {
         true => format!(
-            "{times}, {all} in all ({share} of all thread time), a thread had nothing to run meanwhile."
+            "{times}, {all} in total ({share} of all thread time), a thread was idle during that time."
         ),
         false => format!(
-            "{times}, {all} in all ({share} of all thread time), threads idled until a lock of tasks was let go, most often by {}.",
+            "{times}, {all} in total ({share} of all thread time), threads idled until a lock of tasks was released, most often by {}.",
             wakers(scene, charge).first().map_or("?".to_owned(), |(id, _)| thread(scene.trace, *id)),
         ),
     }

@@ -1,6 +1,6 @@
 //! # thread-per-item: a thread is started for every small piece of work
 //!
-//! ## What it sees
+//! ## Symptoms
 //! Threads of one process that start and exit within the recording, their lifetime, and their starters. It
 //! sees samples inside the kernel of these threads, and of their starters in the calls that create a thread
 //! and its stack.
@@ -64,7 +64,7 @@ use crate::wording::{count, percent, time};
 
 pub(super) const INFO: Info = Info {
     name: "thread-per-item",
-    summary: "A thread is started for every little piece of work",
+    summary: "A thread is started for every small piece of work",
     of_waits_alone: false,
 };
 
@@ -154,7 +154,7 @@ fn starting<'a>(scene: &'a Scene, process: ProcessId, brood: &Brood) -> Starting
                 stacks.push((*thread, sample.stack, 1));
             }
             if evidence.len() < EVIDENCE_MAX {
-                let note = if is_short { "is being started or ended" } else { "starts a thread" };
+                let note = if is_short { "is starting or exiting" } else { "starts a thread" };
                 evidence.push(Evidence::sample(*thread, sample.at, note.to_owned()));
             }
         }
@@ -242,19 +242,19 @@ fn finding(scene: &Scene, process: ProcessId, brood: &Brood) -> Option<Charged> 
     let finding = Finding {
         rule: INFO.name,
         subject: match &starting.place {
-            Some(place) => format!("{number} short threads of {name}, started in {place}"),
-            None => format!("{number} short threads of {name}"),
+            Some(place) => format!("{number} short-lived threads of {name}, started in {place}"),
+            None => format!("{number} short-lived threads of {name}"),
         },
         summary: [
             Some(format!(
-                "{name} started {}, half of which lived {} or less; of those that did not live long {:.1} at a time on average.",
+                "{name} started {} (median lifetime {}), {:.1} short-lived threads at a time on average.",
                 count(number, "thread"),
                 time(brood.lives_ns[brood.lives_ns.len() / 2]),
                 at_a_time,
             )),
-            in_turn.then(|| "Each was waited for before the next was started.".to_owned()),
+            in_turn.then(|| "Each was joined before the next was started.".to_owned()),
             Some(format!(
-                "{} ± {} of running time ({} of all) went by inside the kernel to start and to end them (sampled); each ran {} on average.",
+                "Starting and ending them took {} ± {} of CPU time in the kernel ({} of all, sampled). Each ran {} on average.",
                 time(starting.ns as u64),
                 time(starting.error_ns as u64),
                 percent(starting.ns / running),
@@ -277,9 +277,10 @@ fn advice(in_turn: bool, runtime: Option<&Runtime>) -> Vec<String> {
     if let Some(runtime) = runtime {
         return vec![runtime.keeps_threads.clone()];
     }
-    let all = "Start all of them before the first is waited for; the future that std::async gives waits for the end where nobody keeps it";
-    let pool = "Start as many threads as there are CPUs, once, and let them take the work from a queue (a thread pool)";
-    let range = "Or give each thread a range of items in place of one";
+    let all =
+        "Start all of them before the first join. The future of std::async joins at once if it is not kept";
+    let pool = "Start as many threads as CPUs, once, and let them take work from a queue (a thread pool)";
+    let range = "Or give each thread a range of items instead of one";
     let rest = [pool, range].map(String::from);
     in_turn.then(|| all.to_owned()).into_iter().chain(rest).collect()
 }

@@ -1,6 +1,6 @@
 //! # thundering-herd: one event wakes many threads, and all but one go back to sleep
 //!
-//! ## What it sees
+//! ## Symptoms
 //! Threads that one call wakes together, that run briefly, possibly wait for the lock of the shared state,
 //! and wait for the same object again. It reports how often they do so, and their CPU time, queueing and
 //! waits for that lock.
@@ -129,13 +129,13 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     let finding = Finding {
         rule: INFO.name,
         subject: format!(
-            "{} that wait for one thing ({}), most of all {}",
+            "{} that wait for one event ({}), mostly {}",
             count(vain.threads.len() as u64, "thread"),
             trace.wait(vain.wait).reason.name(),
             most.map_or("?".to_owned(), |(id, _)| thread(trace, *id)),
         ),
         summary: vec![format!(
-            "{} of {} ended in vain ({}): the threads ran {} in all and went back to sleep.",
+            "{} of {} were useless ({}): the threads ran {} in total and went back to sleep.",
             count(vain.count, "wait"),
             vain.waits,
             percent(vain.count as f64 / vain.waits.max(1) as f64),
@@ -145,10 +145,10 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         gain: Gain { low: 0.0, high },
         likely: None,
         confidence: scene.confidence(if vain.is_sure() { Confidence::High } else { Confidence::Medium }),
-        evidence: scene.longest_of(&charge, |_| "woken in vain, together with others".to_owned()),
+        evidence: scene.longest_of(&charge, |_| "woken together with others, without work".to_owned()),
         advice: vec![
-            "Wake one thread for one piece of work (signal, notify_one, EPOLLEXCLUSIVE), not all".into(),
-            "Or give each thread a queue or socket of its own (SO_REUSEPORT)".into(),
+            "Wake one thread per piece of work (signal, notify_one, EPOLLEXCLUSIVE), not all".into(),
+            "Or give each thread its own queue or socket (SO_REUSEPORT)".into(),
         ],
     };
     Ok(vec![Charged { finding, charge }])

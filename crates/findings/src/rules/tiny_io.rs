@@ -1,6 +1,6 @@
 //! # tiny-io: data is read or written in tiny pieces, a syscall each
 //!
-//! ## What it sees
+//! ## Symptoms
 //! Reads, writes, sends and receives, by file, pipe or socket: their rate, and the bytes that each of them
 //! moved. The counts are exact, for all calls (`--syscalls`) or in short windows.
 //!
@@ -47,7 +47,7 @@ use crate::wording::{percent, time};
 
 pub(super) const INFO: Info = Info {
     name: "tiny-io",
-    summary: "Data is read or written in tiny pieces, a syscall each",
+    summary: "Data is read or written in tiny pieces, one syscall each",
     of_waits_alone: false,
 };
 
@@ -150,8 +150,8 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
         confidence: scene.confidence(Confidence::High),
         evidence: worst.evidence(scene),
         advice: vec![
-            format!("Do more with each {}: a buffer, readv or writev", worst.name),
-            "Where the bytes only wake somebody: an eventfd, and none while one is on its way".into(),
+            format!("Move more per {}: a buffer, readv or writev", worst.name),
+            "If the bytes only wake a thread: use an eventfd, and write none while one is pending".into(),
         ],
     }])
 }
@@ -161,8 +161,9 @@ fn beside(family: &[(&SyscallUse, f64)], worst: &Asked) -> Option<String> {
     let others = family.iter().filter(|(of, _)| of.number != worst.syscall);
     let said: Vec<String> =
         others.map(|(of, part)| format!("{} {}", of.name, time((of.cpu_ns as f64 * part) as u64))).collect();
-    (!said.is_empty())
-        .then(|| format!("On the same, in pieces as small or only to ask: {} of CPU time.", said.join(", ")))
+    (!said.is_empty()).then(|| {
+        format!("Other small or polling calls on the same descriptors: {} of CPU time.", said.join(", "))
+    })
 }
 
 /// How many bytes, and how many calls failed for now.
@@ -171,7 +172,7 @@ fn sizes(worst: &Asked) -> String {
     let done: u64 = worst.uses.iter().map(|used| used.results.total()).sum();
     let again = worst.again_share();
     let failed = match again >= AGAIN_TOLD {
-        true => format!("; {} of these calls failed for now (EAGAIN, EINTR)", percent(again)),
+        true => format!(", {} of these calls failed temporarily (EAGAIN, EINTR)", percent(again)),
         false => String::new(),
     };
     let mean = moved as f64 / done.max(1) as f64;

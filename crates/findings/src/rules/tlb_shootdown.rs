@@ -1,6 +1,6 @@
 //! # tlb-shootdown: much time is spent invalidating other CPUs' address translations
 //!
-//! ## What it sees
+//! ## Symptoms
 //! How often each thread changed mappings so that other CPUs had to be interrupted, and in which syscall. How
 //! often each thread was interrupted. The kernel's tracepoint `tlb_flush` counts both. It also sees the
 //! duration of the handlers of these interrupts. CPU samples show the kernel functions that send them and
@@ -45,7 +45,7 @@ use crate::wording::{count, percent, rounded, thread, time};
 
 pub(super) const INFO: Info = Info {
     name: "tlb-shootdown",
-    summary: "Much time goes by having other CPUs forget translations of addresses",
+    summary: "Much CPU time is spent invalidating other CPUs' TLBs",
     of_waits_alone: false,
 };
 
@@ -65,7 +65,7 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
     }
     let kernel = || scene.trace.frames.iter().filter(|frame| frame.kind == FrameKind::Kernel);
     if kernel().next().is_some() && kernel().all(|frame| frame.function.is_empty()) {
-        return Err("the kernel's functions have no names here (kernel.kptr_restrict)".to_owned());
+        return Err("kernel symbols are not available (kernel.kptr_restrict)".to_owned());
     }
     let lost_ns = paging.sending.ns + paging.all.interrupt_ns;
     let share = lost_ns as f64 / scene.derived.ledger.running_ns().max(1) as f64;
@@ -90,11 +90,9 @@ fn finding(scene: &Scene, paging: &Paging, lost_ns: u64) -> Finding {
         confidence: scene.confidence(if is_uncounted { Confidence::Medium } else { Confidence::High }),
         evidence: evidence(paging),
         advice: vec![
-            format!(
-                "Fewer {}: for many items at once, and keep memory in place of giving it back",
-                said(call)
-            ),
-            "Where protection goes to and fro: a second, writable mapping of the same memory".into(),
+            format!("Fewer {}: for many items at once, and keep memory instead of returning it", said(call)),
+            "If protection is changed back and forth: use a second, writable mapping of the same memory"
+                .into(),
         ],
     }
 }
@@ -113,7 +111,7 @@ fn sent(scene: &Scene, paging: &Paging) -> String {
     let sender = paging.threads.iter().max_by_key(|(_, counts)| counts.sent);
     let sender = sender.map(|(id, counts)| format!("{} {}", thread(scene.trace, *id), of_all(counts.sent)));
     format!(
-        "{} shootdowns were sent, from {} (by {}): {} ± {} went by sending and waiting.",
+        "{} TLB shootdowns were sent, from {} (by {}): sending and waiting took {} ± {}.",
         rounded(paging.all.sent as f64),
         calls.join(", "),
         sender.unwrap_or_default(),
@@ -148,7 +146,7 @@ fn evidence(paging: &Paging) -> Vec<Evidence> {
         thread: *thread,
         start: *at,
         duration: Duration(0),
-        note: "has other CPUs forget translations".to_owned(),
+        note: "invalidates other CPUs' TLBs".to_owned(),
     };
     paging.sending.seen.iter().map(row).collect()
 }

@@ -1,6 +1,6 @@
 //! # wakeup-ping-pong: threads pass each small piece of work to each other and sleep in between
 //!
-//! ## What it sees
+//! ## Symptoms
 //! Threads of which each repeatedly waits until another of them wakes it, with little work in between. They
 //! use a queue of one item, a pipe, a socket, or a condition variable. It reports the time of each handover,
 //! from the wakeup until the woken thread ran. Mostly these are two threads. A ring of threads, and producers
@@ -63,7 +63,7 @@ use crate::wording::{count, function, percent, thread, time};
 
 pub(super) const INFO: Info = Info {
     name: "wakeup-ping-pong",
-    summary: "Threads hand each little piece to each other and sleep in between",
+    summary: "Threads pass each small piece of work back and forth, and sleep in between",
     of_waits_alone: false,
 };
 
@@ -199,7 +199,7 @@ fn finding(scene: &Scene, group: &Group, pairs: usize) -> Charged {
         let most = scene.of_wall_if_run((answering_ns + asking_ns) as f64);
         gain.high = gain.high.max(most);
         summary.push(format!(
-            "{} ran for {} to answer, and those who ask ran for {} to ask (sampled).",
+            "{} ran for {} to respond, and the requesters ran for {} to ask (sampled).",
             scene.trace.process_name(asking.asked),
             time(answering_ns),
             time(asking_ns)
@@ -210,7 +210,7 @@ fn finding(scene: &Scene, group: &Group, pairs: usize) -> Charged {
         let switching = kernel_ns(scene, group);
         gain.high = gain.high.max(scene.of_wall_if_run(switching as f64));
         summary.push(format!(
-            "A task{} is bound to {}: each time that it may go on, that thread is woken and another goes to sleep. These threads ran for {} in the kernel (sampled).",
+            "A task{} is bound to {}: each time it becomes runnable, that thread is woken and another goes to sleep. These threads ran for {} in the kernel (sampled).",
             bound::task(scene.trace, to).map_or_else(String::new, |task| format!(" ({})", function(&task))),
             thread(scene.trace, to),
             time(switching)
@@ -220,7 +220,7 @@ fn finding(scene: &Scene, group: &Group, pairs: usize) -> Charged {
     if handing.is_most() {
         gain.high = gain.high.max(scene.of_wall_if_run(handing.handing_ns as f64));
         summary.push(format!(
-            "Of the {} that they ran, {} went into waking each other and going to sleep (sampled).",
+            "{1} of their {0} of running time went into waking each other and going to sleep (sampled).",
             time(handing.running_ns),
             time(handing.handing_ns)
         ));
@@ -283,13 +283,13 @@ fn asks_from(
 fn advice(is_pair: bool, across: bool) -> Vec<String> {
     if across {
         return vec![
-            "Ask for many things with one message, or keep the answers: each piece is a round trip to another process".into(),
-            "Or have what they ask for in each process (a copy, shared memory)".into(),
+            "Combine several requests into one message, or cache the responses: each request is a round trip to another process".into(),
+            "Or keep the data in each process (a copy, shared memory)".into(),
         ];
     }
     vec![
         format!(
-            "Hand over many pieces at a time: a queue between {}, a larger buffer",
+            "Pass several pieces at a time: a queue between {}, a larger buffer",
             if is_pair { "the two" } else { "them that holds more" }
         ),
         format!("Or let one thread do {} jobs", if is_pair { "both" } else { "all" }),
@@ -339,17 +339,17 @@ fn summary(trace: &Trace, group: &Group, (sums, pairs): (&Sums, usize)) -> Vec<S
     let each = sums.count.max(1);
     let first = match group.handovers.as_slice() {
         [to, fro] => format!(
-            "{}: each wakes the other and waits, {} in all.",
+            "{}: each wakes the other and waits, {} in total.",
             count(to.count.min(fro.count), "round"),
             time(sums.wait_ns)
         ),
         _ if pairs > 1 => format!(
-            "{} in {pairs} pairs: each wakes the other and waits, {} in all.",
+            "{} in {pairs} pairs: each wakes the other and waits, {} in total.",
             count(sums.count / 2, "round"),
             time(sums.wait_ns)
         ),
         _ => format!(
-            "{} between these {} threads: each is woken by others of them, wakes some, and waits again, {} in all.",
+            "{} between these {} threads: each is woken by others of the group, wakes some, and waits again, {} in total.",
             count(sums.count, "handover"),
             group.members.len(),
             time(sums.wait_ns)
@@ -358,7 +358,7 @@ fn summary(trace: &Trace, group: &Group, (sums, pairs): (&Sums, usize)) -> Vec<S
     let mut told = vec![
         first,
         format!(
-            "From a wakeup until the other ran it took {} on average, and then it ran {}: {} of a round is handing over.",
+            "From a wakeup until the other ran it took {} on average, and then it ran {}: {} of a round trip is the handover.",
             time(sums.late_ns / each),
             time(sums.run_ns / each),
             percent(sums.late_ns as f64 / (sums.late_ns + sums.run_ns).max(1) as f64),

@@ -29,7 +29,7 @@ fn blocks_beyond_the_most_memory_that_there_was_could_have_been_kept() {
     assert_eq!(finding.confidence, Confidence::Medium, "{finding:#?}");
     assert!((0.4..0.6).contains(&finding.gain.low), "{:?}", finding.gain);
     assert!(
-        finding.summary.iter().any(|line| line.contains("where others had been")),
+        finding.summary.iter().any(|line| line.contains("reused memory of freed blocks")),
         "{:?}",
         finding.summary
     );

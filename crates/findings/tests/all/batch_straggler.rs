@@ -38,7 +38,7 @@ fn groups_that_wait_for_their_slowest_answer_are_told() {
     let analysis = asked(&group("", ""));
     let finding = found(&analysis).expect("a finding");
     assert_eq!(finding.confidence, Confidence::Medium, "{finding:#?}");
-    assert!(finding.summary[0].contains("20 groups, 3 questions"), "{finding:#?}");
+    assert!(finding.summary[0].contains("20 groups: at least 3 requests"), "{finding:#?}");
     let is_told = |rule: &str| analysis.findings.iter().any(|finding| finding.rule == rule);
     assert!(!is_told("one-at-a-time") && !is_told("oversleep") && !is_told("poll-loop"));
 }

@@ -23,7 +23,7 @@ fn found(function: &str, rest: &str) -> Option<Finding> {
 fn who_waits_behind_busy_cpus_and_hardly_runs_could_go_on_beside_them() {
     let finding = found("lock_it", "sssssssss0").expect("it");
     assert!(
-        finding.summary.iter().any(|line| line.starts_with("Who waits longest hardly runs")),
+        finding.summary.iter().any(|line| line.starts_with("The thread that waits longest uses little CPU")),
         "{finding:#?}"
     );
     assert!(finding.confidence == Confidence::Medium && finding.gain.high > 0.3, "{finding:#?}");
@@ -55,5 +55,8 @@ fn who_waits_while_cpus_are_idle_is_told_as_before() {
     let (_, trace) = trace_of_lanes(&text);
     let findings = analyse(&trace).findings;
     let said = findings.iter().flat_map(|finding| &finding.summary);
-    assert!(!said.into_iter().any(|line| line.starts_with("Who waits longest hardly runs")), "{findings:#?}");
+    assert!(
+        !said.into_iter().any(|line| line.starts_with("The thread that waits longest uses little CPU")),
+        "{findings:#?}"
+    );
 }

@@ -110,7 +110,7 @@ fn cpu_throttled_says_how_much_may_be_used() {
     assert!(advice.contains("SCHED_DEADLINE"), "without a quota it may be the other limit: {advice}");
     trace.kernel_counts.push(row(1500));
     let (summary, advice) = texts(&trace);
-    assert!(summary.contains("Its control group may use 1.5 CPUs (cpu.max)."), "{summary}");
+    assert!(summary.contains("Its cgroup may use 1.5 CPUs (cpu.max)."), "{summary}");
     assert!(!advice.contains("SCHED_DEADLINE"), "{advice}");
 }
 
@@ -264,7 +264,7 @@ fn moving_between(places: [(u32, u32); 2]) -> holdup_findings::Analysis {
 fn migration_churn_names_moves_to_another_node() {
     let analysis = moving_between([(0, 0), (1, 0)]);
     let found = analysis.findings.iter().find(|finding| finding.rule == "migration-churn").unwrap();
-    assert!(found.summary[1].contains("(100 %) to another memory node"), "{:?}", found.summary);
+    assert!(found.summary[1].contains("(100 %) to another NUMA node"), "{:?}", found.summary);
     assert!(found.evidence[0].note.ends_with(", on another node"), "{:?}", found.evidence);
     let nodes = &analysis.derived.nodes;
     assert_eq!((nodes.moves.other_node, nodes.moves.total()), (199, 199));
@@ -433,7 +433,7 @@ fn interpreter_lock_says_of_whom_the_run_is_made() {
         finding.summary.iter().any(|line| line.contains("89 % of the run, mostly in collect")),
         "{finding:?}"
     );
-    assert!(finding.advice.iter().any(|advice| advice.contains("Make less of what it does")), "{finding:?}");
+    assert!(finding.advice.iter().any(|advice| advice.contains("Do less in collect")), "{finding:?}");
     let turns = turns("/usr/bin/python3.11");
     assert!(turns.findings[0].summary.iter().all(|line| !line.contains("of the run, mostly")), "{turns:?}");
 }

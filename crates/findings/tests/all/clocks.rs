@@ -143,7 +143,7 @@ fn oversleep_knows_what_was_asked_for() {
     );
     let finding = &analysis.findings[0];
     assert!((finding.gain.low - finding.gain.high * 0.75).abs() < 0.02, "{:?}", finding.gain);
-    assert!(finding.summary[1].starts_with("They asked for 1.00 ms each on average; it ended 3.00 ms later"));
+    assert!(finding.summary[1].starts_with("They asked for 1.00 ms each on average, and woke 3.00 ms later"));
     assert!(finding.advice[0].contains("PR_SET_TIMERSLACK"));
 }
 

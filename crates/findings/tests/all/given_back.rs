@@ -79,10 +79,10 @@ fn a_pool_that_is_too_small_is_told_with_what_its_things_are_kept_for() {
         analysis.findings.iter().find(|finding| finding.rule == "pool-exhausted").expect("a finding");
     assert_eq!(
         (finding.subject.as_str(), finding.confidence),
-        ("what threads wait for in Pool.take", Confidence::Medium)
+        ("the pool that threads wait for in Pool.take", Confidence::Medium)
     );
     let said = finding.summary.join(" ");
-    assert!(said.contains("one of 2 things") && said.contains("in Bank.ask for 9"), "{said}");
+    assert!(said.contains("one of 2 items") && said.contains("in Bank.ask for 9"), "{said}");
     // With six items the run takes a third of the time.
     assert!((0.55..0.75).contains(&finding.gain.high), "{:?}", finding.gain);
     assert!(finding.gain.low < finding.gain.high, "{:?}", finding.gain);

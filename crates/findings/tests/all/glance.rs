@@ -134,13 +134,7 @@ fn symbolic_names_of_locks_have_no_addresses() {
     let name = |lock: &LockGlance| (lock.process.clone(), lock.symbolic.clone());
     let mut names: Vec<(String, String)> = glance.locks.iter().map(name).collect();
     names.sort();
-    let expected = [
-        "file lock of a file without a name",
-        "lock in work",
-        "lock without a name",
-        "mmap_lock",
-        "queue_lock",
-    ];
+    let expected = ["lock in work", "lock of an unnamed file", "mmap_lock", "queue_lock", "unnamed lock"];
     assert_eq!(names, expected.map(|name| ("app".to_owned(), name.to_owned())));
 }
 

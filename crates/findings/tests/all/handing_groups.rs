@@ -148,7 +148,10 @@ fn what_is_run_to_ask_and_to_answer_goes_with_the_asking() {
     let finding = analyse(&trace).findings.into_iter().find(|finding| finding.rule == "wakeup-ping-pong");
     let finding = finding.expect("it is told");
     let said = finding.summary.join(" ");
-    assert!(said.contains("S ran for 12.0 ms to answer, and those who ask ran for 6.00 ms to ask"), "{said}");
+    assert!(
+        said.contains("S ran for 12.0 ms to respond, and the requesters ran for 6.00 ms to ask"),
+        "{said}"
+    );
     assert_eq!(finding.confidence, Confidence::Medium, "{finding:#?}");
     assert!(finding.gain.high > 0.7, "{:?}", finding.gain);
 }
@@ -165,7 +168,10 @@ fn of_a_pair_that_speaks_over_the_network_the_one_that_asks_is_told() {
         let is_it = |finding: &&holdup_findings::Finding| finding.rule == "wakeup-ping-pong";
         let finding = analysis.findings.iter().find(is_it);
         let finding = finding.unwrap_or_else(|| panic!("{waits} {children}"));
-        (finding.summary.join(" ").contains("comes from receive"), finding.advice[0].contains("Ask for many"))
+        (
+            finding.summary.join(" ").contains("comes from receive"),
+            finding.advice[0].contains("Combine several requests"),
+        )
     };
     let apart = "@child S\n@child A\n";
     assert_eq!(told("multiplex 7", apart), (true, true));

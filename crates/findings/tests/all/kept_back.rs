@@ -10,7 +10,7 @@ fn found(lanes: &str) -> Option<Finding> {
     let (_, trace) = trace_of_lanes(&format!("@cpus 2\n@repeat 20\n{waits}@child B\n{lanes}"));
     let findings = analyse(&trace).findings;
     assert!(!findings.is_empty(), "nothing waits");
-    let says = |line: &String| line.contains("spoke on when the time was up");
+    let says = |line: &String| line.contains("sent again after the timeout");
     findings.into_iter().find(|finding| finding.summary.iter().any(says))
 }
 

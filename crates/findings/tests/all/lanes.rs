@@ -136,7 +136,7 @@ fn a_holder_at_the_disk_is_named_with_what_it_did() {
     // Waiting for the lock is the symptom.
     let symptoms = analysis.symptoms.iter().map(|symptom| &symptom.finding);
     let finding = symptoms.into_iter().find(|finding| finding.rule == "lock-contention").unwrap();
-    assert!(finding.summary.iter().any(|line| line.contains("at the disk 75 %")), "{finding:?}");
+    assert!(finding.summary.iter().any(|line| line.contains("waiting for the disk 75 %")), "{finding:?}");
     assert!(finding.advice[0].contains("while holding it"), "{finding:?}");
 }
 
@@ -236,7 +236,7 @@ fn who_queues_behind_its_own_kind_because_a_stranger_has_the_other_cpu_has_a_nei
     let finding = &analysis.findings[0];
     assert_eq!((finding.rule, finding.cost_ns), ("noisy-neighbour", 20 * 10 * 1_000_000));
     assert!(finding.subject.starts_with("backup"), "{}", finding.subject);
-    assert!(finding.summary[1].starts_with("Of it 200 ms behind threads of their own"), "{finding:#?}");
+    assert!(finding.summary[1].starts_with("200 ms of it was behind threads of their own"), "{finding:#?}");
     // In ten of fourteen parts of the time both had run at once.
     assert!((finding.gain.high - 5.0 / 14.0).abs() < 0.01, "{:?}", finding.gain);
 }
@@ -554,7 +554,10 @@ fn spin_wait_says_that_who_was_waited_for_had_no_cpu() {
     );
     let finding = &analysis.findings[0];
     assert_eq!(finding.rule, "spin-wait");
-    assert!(finding.summary.iter().any(|line| line.contains("had no CPU: B")), "{finding:?}");
+    assert!(
+        finding.summary.iter().any(|line| line.contains("were runnable without a CPU: B")),
+        "{finding:?}"
+    );
     assert!(finding.advice[0].contains("fewer"), "{finding:?}");
 }
 
@@ -588,7 +591,7 @@ fn copying_counts_for_who_asked_for_it() {
     // It does more of that than of anything else.
     assert_eq!(confidence(&analysis, "copy-heavy"), Some(Confidence::Medium));
     let copying = analysis.findings.iter().find(|finding| finding.rule == "copy-heavy").unwrap();
-    assert!(copying.summary.contains(&"For whom: forward 100 %; which is called by main 100 %.".to_owned()));
+    assert!(copying.summary.contains(&"Callers: forward 100 %. These are called by main 100 %.".to_owned()));
     let gain = analysis.findings.iter().find(|finding| finding.rule == "copy-heavy").unwrap().gain;
     assert!(gain.low == 0.0 && (gain.high - 0.75).abs() < 0.05, "{gain:?}");
 }

@@ -49,11 +49,11 @@ fn what_it_was_saved_for_comes_first_and_names_who_had_the_lock_and_where_it_sle
         "A (",
         "waited 8.00 ms for a lock",
         ": that fired pause:lock>3ms. B (",
-        "had it; meanwhile it slept for 8.00 ms",
+        "held it, and slept for 8.00 ms during that time",
     ] {
         assert!(told.contains(part), "{part}: {told}");
     }
-    assert!(first.advice[0].starts_with("Let go of the lock before B ("), "{:?}", first.advice);
+    assert!(first.advice[0].starts_with("Release the lock before B ("), "{:?}", first.advice);
     let rows: Vec<(u64, u64)> = first
         .evidence
         .iter()

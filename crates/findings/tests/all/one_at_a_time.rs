@@ -31,7 +31,7 @@ fn who_waits_for_each_answer_of_a_service_that_sleeps_asks_one_at_a_time() {
     let finding = &analysis.findings[0];
     assert_eq!((finding.rule, finding.confidence), ("one-at-a-time", Confidence::Medium), "{finding:#?}");
     assert!(finding.gain.low < 0.01 && (0.6..=0.85).contains(&finding.gain.high), "{:?}", finding.gain);
-    assert!(finding.summary[0].contains("1.0 at once"), "{finding:#?}");
+    assert!(finding.summary[0].contains("1.0 in flight"), "{finding:#?}");
     let is_told = |rule: &str| analysis.findings.iter().any(|finding| finding.rule == rule);
     assert!(!is_told("oversleep") && !is_told("poll-loop"), "the service's clock is a part of it");
 }
@@ -105,7 +105,7 @@ fn a_service_that_works_is_what_its_work_takes() {
 fn of_who_polls_messages_tell_how_much_is_under_way() {
     let analysis = asked("A  0ppppppppp  holds p 0..1\nB  p1sssssss1  holds p 9..10\n");
     let finding = found(&analysis).expect("a finding");
-    assert!(finding.summary[0].contains("1.0 at once"), "{finding:#?}");
+    assert!(finding.summary[0].contains("1.0 in flight"), "{finding:#?}");
     // Two questions, 23 ms in all until they are answered, in 17.
     let analysis = asked(
         "@e multiplex 232\n@f multiplex 232\n@u multiplex 232\n@w multiplex 232\n@timeout w 4\n\
@@ -114,7 +114,7 @@ fn of_who_polls_messages_tell_how_much_is_under_way() {
          B  p1u1wwww1vvvvvvvv1p  holds e 8..9 holds f 17..18\n",
     );
     let finding = found(&analysis).expect("a finding");
-    assert!(finding.summary[0].contains("1.4 at once"), "{finding:#?}");
+    assert!(finding.summary[0].contains("1.4 in flight"), "{finding:#?}");
 }
 
 /// One thread that polls, with three questions under way, is no pool of one.
@@ -130,7 +130,7 @@ fn several_questions_of_one_that_polls_are_a_hint() {
         "w".repeat(20),
     ));
     let finding = found(&analysis).expect("a finding");
-    assert!(finding.summary[0].contains("2.5 at once"), "{finding:#?}");
+    assert!(finding.summary[0].contains("2.5 in flight"), "{finding:#?}");
     assert_eq!(finding.confidence, Confidence::Low);
 }
 
@@ -149,8 +149,7 @@ fn whoever_accepts_connections_is_asked() {
 fn of_a_peer_elsewhere_it_is_a_hint() {
     let told = |how: &str| {
         let analysis = check_lanes(&format!("@cpus 4\n@repeat 20\n@q {how}\nA  0qqqqqqqqq\n"));
-        found(&analysis)
-            .map(|finding| (finding.subject.ends_with("asks a peer elsewhere"), finding.confidence))
+        found(&analysis).map(|finding| (finding.subject.ends_with("asks a remote peer"), finding.confidence))
     };
     assert_eq!(told("socket"), Some((true, Confidence::Low)));
     assert_eq!(told("socket 43"), None, "whoever accepts waits to be asked");
@@ -171,7 +170,7 @@ fn a_word_before_the_first_question_does_not_turn_the_sides() {
     trace.wakeups = Wakeups::freeze(rows, trace.threads.len());
     let analysis = analyse(&trace);
     let finding = found(&analysis).expect("it is told");
-    assert!(finding.summary[0].starts_with("1 thread of A asked"), "{:?}", finding.summary);
+    assert!(finding.summary[0].starts_with("1 thread of A sent"), "{:?}", finding.summary);
 }
 
 /// The first request may have reached an awake service, without a wakeup. The thread that waits for the
@@ -186,7 +185,7 @@ fn who_waits_for_the_others_clock_asks_where_the_first_question_was_not_seen() {
     trace.wakeups = Wakeups::freeze(rows, trace.threads.len());
     let analysis = analyse(&trace);
     let finding = found(&analysis).expect("it is told");
-    assert!(finding.summary[0].starts_with("1 thread of A asked"), "{:?}", finding.summary);
+    assert!(finding.summary[0].starts_with("1 thread of A sent"), "{:?}", finding.summary);
 }
 
 /// If a runtime's descriptor marks code that should not wait, the finding names the waits that it delays.
@@ -195,7 +194,7 @@ fn who_waits_in_a_callback_of_an_event_loop_holds_up_the_loop() {
     let told = |stack: &str| {
         let analysis = asked(&format!("{IN_TURN}@stack q main;{stack};fetch;poll\n"));
         let finding = found(&analysis).expect("it is told");
-        let is_said = finding.summary.iter().any(|line| line.starts_with("In 100 % of it a"));
+        let is_said = finding.summary.iter().any(|line| line.starts_with("For 100 % of it, a"));
         (is_said, finding.advice.len() > 2)
     };
     assert_eq!(told("_PyEval_EvalFrameDefault;asyncio.events.Handle._run"), (true, true));
@@ -269,7 +268,7 @@ fn several_addresses_are_told_with_their_parts() {
     trace.calls.objects.push(CallObject { kind: ObjectKind::Socket, object: 9, name });
     let analysis = analyse(&trace);
     let finding = found(&analysis).expect("it is told");
-    assert!(finding.subject.ends_with("asks a peer elsewhere"), "{finding:#?}");
+    assert!(finding.subject.ends_with("asks a remote peer"), "{finding:#?}");
     let parts = finding.summary.iter().any(|line| line == "Of that: 10.0.0.2:5432 68 %, 10.0.0.3:5432 32 %.");
     assert!(parts, "{finding:#?}");
 }

@@ -170,7 +170,7 @@ fn memory_reclaim_fires_where_what_is_read_had_been_there() {
     assert_eq!(finding.confidence, Confidence::High);
     assert!(finding.subject.contains("limit"), "{}", finding.subject);
     let said = finding.summary.join(" ");
-    assert!(said.contains("That cgroup may have 96.0 MiB in memory"), "{said}");
+    assert!(said.contains("The cgroup's limit is 96.0 MiB"), "{said}");
     // 2 × 320 ms of waits. Some of the 10 ms of reclaim may also be waits.
     assert_eq!(finding.cost_ns, 2 * 320_000_000);
     assert!(finding.gain.high > 0.75, "{:?}", finding.gain);
@@ -227,7 +227,7 @@ fn a_mapped_file_that_is_gone_through_page_by_page_is_not_read_ahead() {
     let finding = analysis.findings.iter().find(|finding| finding.rule == "mapped-file-faults").expect("it");
     assert_eq!(finding.confidence, Confidence::Medium);
     let said = finding.summary.join(" ");
-    assert!(said.contains("1.2 pages for each fault") && said.contains("nothing is read ahead"), "{said}");
+    assert!(said.contains("1.2 pages per fault") && said.contains("readahead is not effective"), "{said}");
     assert!(finding.advice[0].contains("MADV_RANDOM"), "{:?}", finding.advice);
     assert!(finding.gain.high > 0.75 && finding.gain.low == 0.0, "{:?}", finding.gain);
     assert_eq!(confidence(&analysis, "page-fault-storm"), None);
@@ -243,9 +243,12 @@ fn who_is_read_ahead_for_or_goes_here_and_there_is_told_something_else() {
         (finding.summary.join(" "), finding.advice.join(" "))
     };
     let (ahead, advice) = said(320);
-    assert!(ahead.contains("the kernel reads ahead") && !advice.contains("MADV_RANDOM"), "{ahead} {advice}");
+    assert!(ahead.contains("readahead is effective") && !advice.contains("MADV_RANDOM"), "{ahead} {advice}");
     let (here_and_there, advice) = said(-700);
-    assert!(here_and_there.contains("here and there") && advice.contains("Lay together"), "{here_and_there}");
+    assert!(
+        here_and_there.contains("the access is random") && advice.contains("Store related data together"),
+        "{here_and_there}"
+    );
 }
 
 /// One step in four goes back. So a mostly ascending order is not certain, and a page or two per fault is no
@@ -255,7 +258,7 @@ fn of_an_order_that_is_not_sure_nothing_is_concluded() {
     let analysis = mapped_file_at(20_000, 300, |place| 10 * place - if place % 4 == 3 { 20 } else { 0 });
     let finding = analysis.findings.iter().find(|finding| finding.rule == "mapped-file-faults").expect("it");
     let said = finding.summary.last().expect("a summary");
-    assert!(said.starts_with("75 %") && said.ends_with("1.6 pages for each fault."), "{said}");
+    assert!(said.starts_with("75 %") && said.ends_with("1.6 pages per fault."), "{said}");
     assert_eq!(finding.confidence, Confidence::Low);
 }
 

@@ -21,10 +21,10 @@ fn regions_that_one_thread_would_do_sooner_are_told_with_what_that_gains() {
     let finding = handing(2_000, FINE).expect("it is told");
     assert_eq!(finding.confidence, Confidence::High);
     assert!(finding.gain.low > 0.6 && finding.gain.high > finding.gain.low, "{:?}", finding.gain);
-    assert!(finding.subject.starts_with("the pieces that A "), "{}", finding.subject);
+    assert!(finding.subject.starts_with("the parallel regions of A "), "{}", finding.subject);
     assert!(
         finding.summary[0]
-            .contains("waited 2,000 times until others were done with a piece of work, once in 20.0 µs"),
+            .contains("waited 2,000 times for other threads to finish a region, once in 20.0 µs"),
         "{}",
         finding.summary[0]
     );

@@ -25,7 +25,7 @@ fn pool(rows: &str) -> Analysis {
 
 fn gain(analysis: &Analysis) -> Option<(f64, f64)> {
     let found = analysis.findings.iter().find(|finding| finding.rule == "pool-starved")?;
-    assert!(found.summary[0].contains("nobody was left"), "{found:?}");
+    assert!(found.summary[0].contains("No worker was free to run those tasks"), "{found:?}");
     Some((found.gain.low, found.gain.high))
 }
 

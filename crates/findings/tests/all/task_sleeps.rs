@@ -24,14 +24,14 @@ const TAKE: &str = "main;app::Bucket::take;tokio::time::sleep::Sleep::poll;now";
 fn the_function_is_told_that_asked_for_the_sleep() {
     let (said, advice) = told(120_000, &[("8..10", TAKE), ("18..20", "main;app::serve")]);
     assert!(said.contains("mostly in app::Bucket::take (8 of the 8 stacks"), "{said}");
-    assert!(advice.contains("clock ticks every 1.00 ms"), "{advice}");
+    assert!(advice.contains("timer ticks every 1.00 ms"), "{advice}");
 }
 
 #[test]
 fn a_long_sleep_is_not_the_clocks() {
     let (said, advice) = told(1_000_000, &[("8..10", TAKE)]);
     assert!(said.contains("mostly in app::Bucket::take"), "{said}");
-    assert!(!advice.contains("clock ticks"), "{advice}");
+    assert!(!advice.contains("timer ticks"), "{advice}");
 }
 
 #[test]
@@ -39,8 +39,8 @@ fn a_clock_beside_another_wait_is_no_sleep() {
     let beside =
         "main;app::ask;tokio::time::timeout::Timeout<T>::poll;tokio::time::sleep::Sleep::poll_elapsed";
     let (said, _) = told(120_000, &[("8..10", beside)]);
-    assert!(!said.contains("It is tasks"), "{said}");
+    assert!(!said.contains("The sleepers are tasks"), "{said}");
     // A few samples may belong to any thread.
     let (said, _) = told(120_000, &[("8..9", TAKE), ("18..20", "main;app::serve")]);
-    assert!(!said.contains("It is tasks"), "{said}");
+    assert!(!said.contains("The sleepers are tasks"), "{said}");
 }

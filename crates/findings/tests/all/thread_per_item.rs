@@ -29,7 +29,7 @@ fn short_threads(number: usize, ticks: usize, inside: usize) -> Analysis {
 fn thread_per_item_fires_where_starting_takes_the_time() {
     let analysis = short_threads(200, 2, 3);
     let finding = &analysis.findings.iter().find(|finding| finding.rule == "thread-per-item").unwrap();
-    assert!(finding.subject == "200 short threads of starter, started in each_item", "{finding:#?}");
+    assert!(finding.subject == "200 short-lived threads of starter, started in each_item", "{finding:#?}");
     // 7 of 8 samples. A handover would take 10 µs of the 400 that the two have for each.
     assert!(
         (0.87..0.91).contains(&finding.gain.high) && (0.78..0.86).contains(&finding.gain.low),
@@ -66,7 +66,7 @@ fn advice_for_a_runtime_that_starts_threads_per_region_is_how_to_keep_them() {
     };
     for library in ["/usr/lib/x86_64-linux-gnu/libgomp.so.1.0.0", "/py/torch/lib/libgomp-a34b3233.so.1"] {
         let (subject, advice) = found(library);
-        assert_eq!(subject, "200 short threads of starter, started in panel", "{library}");
+        assert_eq!(subject, "200 short-lived threads of starter, started in panel", "{library}");
         assert!(advice.contains("one number of threads for all parallel regions"), "{advice}");
     }
     let (_, advice) = found("/usr/lib/libother.so");
@@ -91,8 +91,8 @@ fn threads_that_are_waited_for_one_by_one_are_told_so() {
     }
     let analysis = analyse(&trace);
     let finding = &analysis.findings.iter().find(|finding| finding.rule == "thread-per-item").unwrap();
-    assert!(finding.summary[0].ends_with("1.0 at a time on average."), "{finding:#?}");
-    assert_eq!(finding.summary[1], "Each was waited for before the next was started.");
+    assert!(finding.summary[0].ends_with("1.0 short-lived threads at a time on average."), "{finding:#?}");
+    assert_eq!(finding.summary[1], "Each was joined before the next was started.");
     assert!(finding.advice[0].contains("std::async"), "{finding:#?}");
     let others = short_threads(200, 2, 3);
     let finding = &others.findings.iter().find(|finding| finding.rule == "thread-per-item").unwrap();

@@ -24,7 +24,7 @@ fn told_by(waiter: &str, reason: &str, beside: &str) -> (String, String) {
 fn who_finds_when_time_is_up_what_it_waited_for_was_not_told() {
     let (said, advice) = told("park", "");
     assert!(said.contains("20 sleeps of these were waits for another thread"), "{said}");
-    assert!(advice.starts_with("Tell the waiter"), "{advice}");
+    assert!(advice.starts_with("Signal the waiter"), "{advice}");
     // Several wait there.
     let (said, advice) = told("park", "C  cccccccc2222\n");
     assert!(said.contains("20 sleeps of these"), "{said}");
@@ -34,7 +34,7 @@ fn who_finds_when_time_is_up_what_it_waited_for_was_not_told() {
 #[test]
 fn who_sleeps_waits_for_nobody() {
     let (said, advice) = told("sleep", "");
-    assert!(!said.contains("for another thread") && !advice.starts_with("Tell"), "{said} {advice}");
+    assert!(!said.contains("for another thread") && !advice.starts_with("Signal"), "{said} {advice}");
 }
 
 /// A thread that checks and wakes no other thread may have found nothing.

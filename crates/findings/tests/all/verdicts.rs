@@ -84,8 +84,8 @@ fn requests_that_go_many_at_a_time_overlap_already() {
         (finding.confidence, finding.summary.join(" "))
     };
     let (alone, batch) = (with(1), with(32));
-    assert!(alone.0 > Confidence::Low && alone.1.contains("go 1.0 requests"), "{alone:?}");
-    assert!(batch.0 == Confidence::Low && batch.1.contains("go 32.0 requests"), "{batch:?}");
+    assert!(alone.0 > Confidence::Low && alone.1.contains("submits 1.0 requests"), "{alone:?}");
+    assert!(batch.0 == Confidence::Low && batch.1.contains("submits 32.0 requests"), "{batch:?}");
 }
 
 #[test]

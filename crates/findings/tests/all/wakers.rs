@@ -124,8 +124,8 @@ fn what_is_no_thread_of_the_program_has_a_name_and_no_stack() {
     trace.threads[3].target = false;
     let wanted = [
         ("wait (still waiting at the end)", 400),
-        ("wait (woken by D, not of the program)", 100),
-        ("wait (woken by D, not of the program) (no stack: the waker's)", 100),
+        ("wait (woken by D, another program)", 100),
+        ("wait (woken by D, another program) (no stack of the waker)", 100),
         ("wait (woken by a timer)", 100),
     ];
     assert_eq!(paths(&derive(&trace)), wanted.map(|(path, ns)| (path.to_owned(), ns)).into());
