@@ -50,7 +50,7 @@ fn after_help() -> String {
 
 #[cfg(feature = "sql")]
 const PACK_ABOUT: &str =
-    "Make one file of a recording, to send or to keep; or put recordings of many machines together";
+    "Pack a recording into one file to send or keep, or collect recordings of many machines";
 
 /// The commands.
 #[derive(Debug, Subcommand)]
@@ -271,7 +271,7 @@ pub struct AttachArgs {
 fn sections_help() -> String {
     let row = |(name, summary)| format!("  {name:9} {summary}");
     let mut rows: Vec<String> = holdup_report::terminal::section_summaries().into_iter().map(row).collect();
-    rows.push(row(("annotate", "FN: the instructions of one function with their cost; of a pattern (`*`), the one with the most own time")));
+    rows.push(row(("annotate", "FN: the instructions of one function with their cost. For a pattern (`*`): the function with the most own time")));
     format!("Sections:\n{}", rows.join("\n"))
 }
 
@@ -536,7 +536,7 @@ fn parse_faster(text: &str) -> Result<(String, f64), String> {
         text.rsplit_once('=').ok_or("a function and how many times is wanted: parse=2x")?;
     match times.trim().trim_end_matches('x').parse::<f64>() {
         Ok(times) if times.is_finite() && times > 0.0 => Ok((function.to_owned(), times)),
-        _ => Err(format!("'{times}' is no number of times; write 2x")),
+        _ => Err(format!("'{times}' is not a factor: write 2x")),
     }
 }
 
@@ -544,14 +544,14 @@ fn parse_faster(text: &str) -> Result<(String, f64), String> {
 pub fn parse_duration(text: &str) -> Result<std::time::Duration, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
-    let number: f64 = number.parse().map_err(|_| format!("'{text}' is no time; write 10s, 500ms or 2m"))?;
+    let number: f64 = number.parse().map_err(|_| format!("'{text}' is not a time: write 10s, 500ms or 2m"))?;
     let scale = match unit.trim() {
         "" | "s" => 1.0,
         "ms" => 1e-3,
         "us" | "µs" => 1e-6,
         "m" | "min" => 60.0,
         "h" => 3600.0,
-        other => return Err(format!("'{other}' is no unit of time; use ms, s, m or h")),
+        other => return Err(format!("'{other}' is not a unit of time: use ms, s, m or h")),
     };
     std::time::Duration::try_from_secs_f64(number * scale).map_err(|error| error.to_string())
 }
@@ -579,7 +579,7 @@ pub fn parse_share(text: &str) -> Result<f64, String> {
     let number = text.trim().trim_end_matches('%').trim();
     match number.parse::<f64>() {
         Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent / 100.0),
-        _ => Err(format!("'{text}' is no share; write 0.5%")),
+        _ => Err(format!("'{text}' is not a share: write 0.5%")),
     }
 }
 

@@ -130,7 +130,7 @@ fn what_cannot_be_meant_is_said_before_anything_runs() {
         (&["sweep", "--set", "cpus=0;9999", "--", "true"], "CPUs are wanted"),
         (&["sweep", "--set", "A=1", "--", "true"], "two values"),
         (&["sweep", "--set", "A=1,1", "--", "true"], "named twice"),
-        (&["sweep", "--", "true"], "say what to vary"),
+        (&["sweep", "--", "true"], "choose the variable"),
         (&["sweep", "--size", "n=1,2,3", "--", "true"], "no {n}"),
         (&["sweep", "--size", "n=1,2,3", "--", "true", "{n}"], "four sizes"),
         (&["scale", "--", "true"], "no {}"),

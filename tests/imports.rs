@@ -90,7 +90,7 @@ fn files_that_cannot_be_imported() {
     let other = scratch.join("other");
     std::fs::write(&other, "no recording of anything\n").expect("write");
     let none = scratch.join("none");
-    for (file, expected) in [(&cut, "is cut"), (&other, "no format that holdup reads"), (&none, "none")] {
+    for (file, expected) in [(&cut, "is cut"), (&other, "not a format that holdup reads"), (&none, "none")] {
         let output = import(&scratch, file, &[]);
         let text = stderr(&output);
         assert_eq!(output.status.code(), Some(2), "{text}");

@@ -165,7 +165,7 @@ fn what_makes_no_sense_is_said_with_its_place_and_the_nearest_name() {
     let said = |sql: &str| refused(&scratch, &recording, &[sql]);
     let cases = [
         ("SELECT thread,\n  durtion_ns FROM slices", ["did you mean duration_ns?", "line 2, column 3"]),
-        ("SELECT * FROM slcies", ["no table slcies; did you mean slices?", "line 1, column 15"]),
+        ("SELECT * FROM slcies", ["no table slcies: did you mean slices?", "line 1, column 15"]),
         ("SELECT * FROM raw.slice", ["did you mean raw.slices?", "no table raw.slice"]),
         ("SELECT name\nFROM threads WHERE (1 2)", ["Expected: )", "line 2, column 23"]),
         ("SELECT percentil(duration_ns, 50) FROM slices", ["did you mean percentile?", "no function"]),

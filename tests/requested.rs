@@ -112,6 +112,6 @@ fn a_python_program_asks_for_collections() {
     std::fs::write(&program, PYTHON).unwrap();
     let report = record_json(&scratch, &[], &["python3", program.to_str().unwrap()]);
     let (said, advice) = told(&report);
-    assert!(said.contains("The program asks for that itself") && said.contains("piece"), "{said}");
+    assert!(said.contains("The program itself requests collections") && said.contains("piece"), "{said}");
     assert!(advice.contains("gc.collect()"), "{advice}");
 }

@@ -44,7 +44,7 @@ fn each_stall_of_a_worker_is_saved_with_the_time_before_it() {
         let why: Vec<&str> =
             fired["why"].as_array().unwrap().iter().filter_map(|link| link["text"].as_str()).collect();
         assert!(
-            why[0].contains("for a lock (") && why[1].contains(" had it; meanwhile it slept for "),
+            why[0].contains("for a lock (") && why[1].contains("held it, and slept for "),
             "{why:?}"
         );
     }

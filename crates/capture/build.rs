@@ -1,4 +1,4 @@
-//! Compiles the kernel programs with clang. The headers come with libbpf-sys; no kernel headers are needed.
+//! Compiles the BPF programs with clang. libbpf-sys provides the headers, so no kernel headers are needed.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -9,7 +9,7 @@ fn main() {
     println!("cargo:rerun-if-changed={}", root.display());
     println!("cargo:rerun-if-env-changed=CLANG");
     let headers = std::env::var("DEP_BPF_INCLUDE")
-        .expect("libbpf-sys is a direct dependency and says where its headers are");
+        .expect("libbpf-sys is a direct dependency and gives the path of its headers");
     let architecture = match std::env::var("CARGO_CFG_TARGET_ARCH").as_deref() {
         Ok("x86_64") => "x86",
         Ok("aarch64") => "arm64",

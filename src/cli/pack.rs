@@ -12,7 +12,7 @@ pub struct PackArgs {
     /// The recording [default: the newest]
     #[cfg_attr(
         feature = "sql",
-        arg(help = "The recording [default: the newest]; with --dataset any number of them")
+        arg(help = "The recording [default: the newest], or with --dataset any number of them")
     )]
     pub recordings: Vec<PathBuf>,
     /// Where to [default: NAME.holdup.pack in this directory]

@@ -67,7 +67,7 @@ pub(super) fn pid_or_program(text: &str) -> Result<u32, String> {
 
 fn number(text: &str, program: &str) -> Result<u32, String> {
     let number = text.parse::<u32>().ok().filter(|number| *number > 0);
-    number.ok_or_else(|| format!("wanted is the number of a process, which `pgrep NAME` tells; {program}"))
+    number.ok_or_else(|| format!("expected a process id, which `pgrep NAME` prints. {program}"))
 }
 
 #[cfg(test)]
@@ -129,11 +129,11 @@ mod tests {
         assert!(refused("holdup --quiet ./server").contains("holdup [OPTIONS] -- CMD"));
         for line in ["holdup watch -t line:x ./server", "holdup top ./server"] {
             let said = refused(line);
-            assert!(said.contains("number of a process") && said.contains("behind --"), "{said}");
+            assert!(said.contains("a process id") && said.contains("behind --"), "{said}");
         }
         let said = refused("holdup attach redis-server");
         assert!(said.contains("`pgrep NAME`") && said.contains("holdup -- CMD"), "{said}");
-        assert!(refused("holdup attach 0").contains("number of a process"));
+        assert!(refused("holdup attach 0").contains("a process id"));
         assert!(refused("holdup --help").contains("holdup [OPTIONS] -- CMD ARGS...\n"));
     }
 }

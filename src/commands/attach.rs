@@ -14,9 +14,7 @@ use crate::record::{self, Done, Recorded, Subject, process_exists};
 
 /// A probe at `malloc` costs as much as ten to hundreds of its calls (docs/kernel-notes.md). Its slow paths
 /// are not a representative sample of the allocations.
-const NO_ALLOCATIONS: &str = "allocations cannot be drawn in a process that runs already: a library does it, which is loaded when the \
-    program starts: holdup run --allocs -- CMD; without it, `report stacks` and the rule allocation-hotspot say which functions \
-    spend their time in the allocator";
+const NO_ALLOCATIONS: &str = "allocations cannot be sampled in a running process: they need a library that is loaded when the program starts (holdup run --allocs -- CMD). Without it, `report stacks` and the rule allocation-hotspot show the time spent in the allocator";
 
 /// Records what already runs.
 pub fn execute(args: &AttachArgs) -> Result<ExitCode> {

@@ -54,7 +54,7 @@ pub fn pack(args: &PackArgs, root: &Path) -> Result<ExitCode> {
 
 fn chosen_views(args: &DatasetArgs) -> Result<Vec<String>> {
     if let Some(unknown) = args.views.iter().find(|name| views::named(name).is_none()) {
-        bail!("there is no view {unknown}; `holdup query --schema` lists them");
+        bail!("there is no view {unknown}: `holdup query --schema` lists them");
     }
     match args.views.is_empty() {
         true => Ok(views::all().iter().map(|view| view.name().to_owned()).collect()),
@@ -115,7 +115,7 @@ pub fn engine(root: &Path, options: Options) -> Result<Engine> {
         say!("holdup: left out: {}", clean_lines(refused));
     }
     if members.runs.is_empty() {
-        bail!("{}: there is no run in it; `holdup pack --dataset` adds some", root.display());
+        bail!("{}: it contains no run: `holdup pack --dataset` adds some", root.display());
     }
     Ok(Engine::of_dataset(members, options)?)
 }

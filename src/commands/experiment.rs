@@ -73,7 +73,7 @@ pub fn run(args: &RunsArgs, purpose: Purpose, plan: Option<Plan>, wanted: Wanted
     }
     if holdup_capture::launch::asked_to_stop() {
         let path = shell_word(&set.path.to_string_lossy());
-        say!("holdup: stopped; the runs made so far are kept: --resume {path}");
+        say!("holdup: stopped, the runs made so far are saved: --resume {path}");
     }
     Ok(set)
 }

@@ -18,7 +18,7 @@ pub fn execute(args: &ExplainArgs) -> Result<ExitCode> {
             Some(rule) => Some(*rule),
             None => {
                 let names: Vec<&str> = all.iter().map(|rule| rule.name).collect();
-                bail!("'{name}' is no rule; there are: {}", names.join(", "))
+                bail!("'{name}' is not a rule. The rules are: {}", names.join(", "))
             }
         },
     };

@@ -26,12 +26,12 @@ pub fn execute(args: &ExportArgs) -> Result<ExitCode> {
         return super::print(&format!("{}\n", list()));
     }
     let Some(exporter) = exporters.iter().find(|exporter| exporter.info().name == args.to) else {
-        bail!("'{}' is no format; there are:\n{}", args.to, list());
+        bail!("'{}' is not a format. The formats are:\n{}", args.to, list());
     };
     let is_of_flame = args.flame != FlameChoice::All || args.against.is_some();
     if is_of_flame && args.to != "flame" {
         bail!(
-            "--flame and --against are for `--to flame`; --class CLASS,... selects what `--to {}` holds",
+            "--flame and --against are for `--to flame`. For `--to {}` use --class CLASS,...",
             args.to
         );
     }

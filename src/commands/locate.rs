@@ -61,7 +61,7 @@ pub fn open_silently(named: Option<&Path>) -> Result<(PathBuf, Trace)> {
 
 fn say_unfinished(path: &Path) -> Result<()> {
     if journal::is_being_written(path) {
-        bail!("{}: is being recorded right now; wait until that ends", path.display());
+        bail!("{}: is being recorded right now: wait until it is finished", path.display());
     }
     let journal = JournalReader::open(path)?;
     if journal.manifest().is_some_and(|manifest| manifest.mode == "import") {

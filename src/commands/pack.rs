@@ -25,7 +25,7 @@ pub fn execute(args: &PackArgs) -> Result<ExitCode> {
         bail!("{}: is no recording's directory", path.display());
     }
     if recording::has_only_journal(&path) {
-        bail!("{}: was not finished; only a finished recording can be packed", path.display());
+        bail!("{}: not finished: only a finished recording can be packed", path.display());
     }
     let file = args.output.clone().unwrap_or_else(|| {
         let mut name = path.file_name().unwrap_or_default().to_owned();

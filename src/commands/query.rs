@@ -94,7 +94,7 @@ fn split(args: &QueryArgs) -> Result<(Vec<PathBuf>, String)> {
         bail!("'{sql}' is a file: the query comes last (or in a file, with --file)");
     }
     if let (Some(_), Some(first)) = (&args.dataset, words.first()) {
-        bail!("'{}': with --dataset no recording is named; the query is one word", first.to_string_lossy());
+        bail!("'{}': --dataset takes no recording, and the query is one word", first.to_string_lossy());
     }
     Ok((words.into_iter().map(PathBuf::from).collect(), sql))
 }
@@ -194,8 +194,8 @@ fn schema(table: &str, args: &QueryArgs) -> Result<ExitCode> {
         ),
         name => match listing::table(name) {
             Ok(table) => (&["column", "type", "meaning"][..], column_lines(&table)),
-            Err(Some(meant)) => bail!("there is no table {name}; did you mean {meant}?"),
-            Err(None) => bail!("there is no table {name}; `holdup query --schema` lists them"),
+            Err(Some(meant)) => bail!("there is no table {name}: did you mean {meant}?"),
+            Err(None) => bail!("there is no table {name}: `holdup query --schema` lists them"),
         },
     };
     if args.json {

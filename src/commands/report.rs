@@ -68,14 +68,14 @@ fn split(words: &[OsString]) -> Result<(Option<PathBuf>, Vec<String>)> {
         } else if recording.is_none() && (sections.is_empty() || Path::new(word).exists()) {
             recording = Some(PathBuf::from(word));
         } else {
-            bail!("'{}' is no section; there are: {}", word.to_string_lossy(), names.join(", "));
+            bail!("'{}' is not a section. The sections are: {}", word.to_string_lossy(), names.join(", "));
         }
     }
     if let Some(path) = &recording
         && !Path::new(path).exists()
         && !path.to_string_lossy().contains(['/', '.'])
     {
-        bail!("'{}' is neither a recording nor a section; sections: {}", path.display(), names.join(", "));
+        bail!("'{}' is neither a recording nor a section. The sections are: {}", path.display(), names.join(", "));
     }
     Ok((recording, sections))
 }

@@ -80,7 +80,7 @@ fn threads(trace: &Trace, names: &[String]) -> Result<Vec<ThreadId>> {
         let before = found.len();
         found.extend(trace.target_threads().filter(is));
         if found.len() == before {
-            bail!("no thread of the program is '{name}'; `holdup report threads` lists them");
+            bail!("no thread of the program is '{name}': `holdup report threads` lists them");
         }
     }
     Ok(found)
@@ -94,7 +94,7 @@ pub fn rules(args: &PartArgs, base: Folding) -> Result<Folding> {
             Ok(rule) => rules.push(rule),
             Err(no_rule) => {
                 let Ok(lines) = std::fs::read_to_string(text) else {
-                    bail!("{no_rule}; and there is no file of that name");
+                    bail!("{no_rule}, and there is no file of that name");
                 };
                 rules.extend(Folding::parse_rules(&lines).with_context(|| format!("in {text}"))?);
             }

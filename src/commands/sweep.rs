@@ -102,12 +102,12 @@ fn of_knobs(args: &SweepArgs) -> Result<Vec<Setting>> {
     let knobs: Vec<(String, Vec<String>)> =
         args.set.iter().map(|text| parse_values(text)).collect::<Result<_>>()?;
     if knobs.is_empty() {
-        bail!("say what to vary: --set NAME=V1,V2,..., --layout, or --size NAME=N1,N2,...");
+        bail!("choose the variable: --set NAME=V1,V2,..., --layout, or --size NAME=N1,N2,...");
     }
     let product: usize = knobs.iter().map(|(_, values)| values.len()).fold(1, usize::saturating_mul);
     let choices = if product <= FACTORIAL_MAX { all_together(&knobs) } else { one_at_a_time(&knobs) };
     if choices.len() < 2 {
-        bail!("a knob needs two values at the least: the first is the baseline");
+        bail!("a knob needs at least two values: the first is the baseline");
     }
     let setting = |choice: Vec<(String, String)>| {
         let name: Vec<String> = choice.iter().map(|(name, value)| format!("{name}={value}")).collect();

@@ -114,7 +114,7 @@ fn serve(
     let is_built = !assets.is_empty();
     let address = format!("{}{place}", listen(args.port, opening.clone(), assets)?);
     super::print(&format!("{address}\n"))?;
-    say!("holdup: open this address in a browser of this machine; Ctrl-C ends");
+    say!("holdup: open this address in a browser of this machine, Ctrl-C exits");
     if !is_built {
         say!("holdup: {}", holdup_report::viewer::page::NOT_BUILT.trim_end());
     } else if !args.no_open {

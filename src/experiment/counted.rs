@@ -80,7 +80,7 @@ impl Counted {
         };
         let sites = found.map_err(|why| anyhow::anyhow!("{}: {why}", file.display()))?;
         if sites.is_empty() || sites.len() > SITES_MAX {
-            bail!("{}: {} places in its code; 1 to {SITES_MAX} can be counted", file.display(), sites.len());
+            bail!("{}: {} places in its code (1 to {SITES_MAX} can be counted)", file.display(), sites.len());
         }
         Ok(sites)
     }

@@ -77,7 +77,7 @@ const KNOBS: &[Knob] = &[
     },
     Knob {
         name: "malloc-pad",
-        summary: "moves each large allocation by so many bytes more than the one before (glibc)",
+        summary: "shifts each large allocation by that many more bytes than the previous one (glibc)",
         turn: |run, value| match value.parse::<u32>() {
             Ok(0) => Ok(()),
             Ok(_) => run.preloaded("HOLDUP_MALLOC_PAD", value),
@@ -133,7 +133,7 @@ impl Prepared {
             } else {
                 let names: Vec<&str> = KNOBS.iter().map(|knob| knob.name).collect();
                 bail!(
-                    "'{name}' is no knob, no variable's name, and not in the command as {place}; knobs: {}",
+                    "'{name}' is not a knob, not a variable's name, and not in the command as {place}. The knobs are: {}",
                     names.join(", ")
                 );
             }

@@ -94,7 +94,7 @@ fn last_number(regex: &Regex, output: &str) -> std::result::Result<f64, String> 
     let digits = found.as_str().replace([',', '_', ' '], "");
     match digits.parse::<f64>() {
         Ok(number) if number > 0.0 && number.is_finite() => Ok(number),
-        Ok(number) => Err(format!("it says {number}: no progress")),
+        Ok(number) => Err(format!("it printed {number}: no progress")),
         Err(_) => Err(format!("'{}' in its output is no number", found.as_str())),
     }
 }

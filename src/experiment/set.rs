@@ -131,7 +131,7 @@ impl Set {
             serde_json::from_slice(&text).with_context(|| format!("{} is damaged", file.display()))?;
         let format = version.get("format").and_then(serde_json::Value::as_u64).unwrap_or(0);
         if format == 0 || format > u64::from(FORMAT) {
-            bail!("{} has format {format}; this holdup reads up to {FORMAT}", file.display());
+            bail!("{} has format {format}, this holdup reads up to {FORMAT}", file.display());
         }
         let file: SetFile =
             serde_json::from_value(version).with_context(|| format!("{} is damaged", file.display()))?;

@@ -153,7 +153,7 @@ fn why_not(command: &OsStr) -> Option<String> {
         ));
     }
     let why = loading::why_not_preloaded(&object::ReadCache::new(file))?;
-    Some(format!("{name} {why}: no allocation is drawn"))
+    Some(format!("{name} {why}: no allocation is sampled"))
 }
 
 /// Returns the interpreter of a script.

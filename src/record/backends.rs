@@ -96,7 +96,7 @@ impl Backends {
                 Rung::Proc => "by polling /proc",
             };
             let missing = if self.asked { "the backend that was asked for" } else { "BPF" };
-            say!("holdup: {missing} is not available: {}; recording {instead} instead", self.reason());
+            say!("holdup: {missing} is not available: {}. Recording {instead} instead", self.reason());
         }
     }
 }
@@ -113,6 +113,6 @@ fn one_line(error: &anyhow::Error) -> String {
 /// `why` if `subject` has no program to start, or an error if the program cannot be run.
 pub fn run_unrecorded(subject: Subject, why: anyhow::Error) -> Result<Ending> {
     let Subject::Run(held, _) = subject else { return Err(why) };
-    say!("holdup: nothing is recorded: {}; the program runs without", one_line(&why));
+    say!("holdup: nothing is recorded: {}. The program runs without it", one_line(&why));
     Ok(held.release()?.wait())
 }

@@ -76,7 +76,7 @@ pub fn parse(name: &str) -> Result<String, String> {
         return Ok(name.to_owned());
     }
     let names: Vec<&str> = Counter::names().collect();
-    Err(format!("not known; there are {}, {AUTO} and {NONE}", names.join(", ")))
+    Err(format!("not known: there are {}, {AUTO} and {NONE}", names.join(", ")))
 }
 
 /// The same of the list as a whole.

@@ -226,7 +226,7 @@ fn stopped_early() -> Option<Ending> {
 
 fn announce(lacking: &[Lacking]) {
     for (option, _, missing) in lacking {
-        say!("holdup: {option}: {missing}; this recording is made without");
+        say!("holdup: {option}: {missing}. This recording is made without it");
     }
 }
 
@@ -307,7 +307,7 @@ fn lacking(options: &RecordArgs, rung: Rung, draws_allocations: bool) -> Vec<Lac
     let all = [
         (counted, ("--counters", hardware::SOURCE, "hardware counters are read by BPF programs only")),
         (options.syscalls, ("--syscalls", "syscalls", "syscalls are counted by BPF programs only")),
-        (draws_allocations, ("--allocs", sources::ALLOCATIONS, "allocations are told to BPF programs only")),
+        (draws_allocations, ("--allocs", sources::ALLOCATIONS, "allocations are recorded by BPF programs only")),
     ];
     all.into_iter().filter(|(asked, _)| *asked && rung != Rung::Bpf).map(|(_, lacking)| lacking).collect()
 }
@@ -319,7 +319,7 @@ pub fn unfinished(
     (manifest, dropped, roots): (Manifest, Option<Loss>, roots::Roots),
 ) -> Box<Unfinished> {
     let hint = format!(
-        "the recording is kept as a journal; `holdup report {}` reads it",
+        "the recording is kept as a journal: `holdup report {}` reads it",
         shell_word(&path.to_string_lossy())
     );
     Box::new(Unfinished { error: error.context(hint), manifest, dropped, roots })

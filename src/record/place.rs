@@ -54,7 +54,7 @@ pub fn make_store() -> Result<PathBuf> {
 pub fn kept() -> Result<PathBuf> {
     let path = |name| std::env::var_os(name).map(PathBuf::from);
     store::directory(path("XDG_STATE_HOME"), path("HOME"))
-        .context("neither XDG_STATE_HOME nor HOME is set: say where the recording goes with -o")
+        .context("neither XDG_STATE_HOME nor HOME is set: choose the recording's path with -o")
 }
 
 /// `NAME.holdup` → `NAME-1.holdup`.
@@ -206,7 +206,7 @@ impl Begun {
             let names = (1..1000).map(|number| numbered(&self.path, number));
             let moved = names.filter(|name| !is_there(name)).find(|name| fs::rename(&self.at, name).is_ok());
             let path = moved.unwrap_or_else(|| self.at.clone());
-            say!("holdup: {error:#}; the new recording is {}", path.display());
+            say!("holdup: {error:#}. The new recording is {}", path.display());
             self.settled.replace(Some(path.clone()));
             path
         })

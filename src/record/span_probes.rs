@@ -269,7 +269,7 @@ impl SpanProbes {
 fn told_from(late: Duration) -> Option<String> {
     let ms = late.0.div_ceil(1_000_000);
     (ms > 0).then(|| {
-        format!("what ran before its probes were there is not told: {ms} ms of a process at the most")
+        format!("spans before the probes were attached are not recorded: at most {ms} ms of a process")
     })
 }
 

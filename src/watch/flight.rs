@@ -317,7 +317,7 @@ impl Flight {
         }
         let lost = match failed {
             0 => String::new(),
-            failed => format!("; {failed} could not be saved"),
+            failed => format!(", {failed} could not be saved"),
         };
         let more = match self.suppressed {
             0 => String::new(),

@@ -25,7 +25,7 @@ fn forbid(syscalls: &[u32]) -> std::io::Result<()> {
     const JUMP_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
     const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
     let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
-    // seccomp_data.nr is its first word; 32-bit syscalls have other numbers and are not our concern.
+    // The first word is `seccomp_data.nr`. The numbers of 32-bit syscalls differ and are not handled.
     let mut filter = vec![step(LOAD_WORD, 0, 0, 0)];
     for &number in syscalls {
         filter.push(step(JUMP_EQUAL, 0, 1, number));
@@ -33,7 +33,7 @@ fn forbid(syscalls: &[u32]) -> std::io::Result<()> {
     }
     filter.push(step(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW));
     let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
-    // SAFETY: `program` and its steps live through the calls; the kernel copies and checks them.
+    // SAFETY: `program` and its steps live through the calls. The kernel copies and checks them.
     let outcome = unsafe {
         libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
             | libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program)

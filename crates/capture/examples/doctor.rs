@@ -16,5 +16,5 @@ fn main() {
         }
     }
     let (rung, reason) = best_rung(&checks);
-    println!("rung: {rung:?} {reason}");
+    println!("backend: {rung:?} {reason}");
 }

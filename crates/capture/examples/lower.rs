@@ -1,5 +1,5 @@
-//! Records a command with one of the lower rungs and prints its events:
-//! `lower perf|proc [--summary] CMD ARGS...`, or `lower perf|proc --attach PID SECONDS`.
+//! Records a command with the `perf` or `proc` backend and prints its events: `lower perf|proc [--summary]
+//! CMD ARGS...`, or `lower perf|proc --attach PID SECONDS`.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -91,7 +91,7 @@ fn close(mut rung: Box<dyn Rung>, sink: &mut dyn FnMut(Event)) {
     if !missing.is_empty() {
         println!("missing: {missing}");
     }
-    // SAFETY: an all-zero rusage is valid; getrusage fills it.
+    // SAFETY: an all-zero rusage is valid, and getrusage fills it.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);
@@ -111,7 +111,7 @@ fn spawn_suspended(command: &[String]) -> Result<(libc::pid_t, i32), String> {
     let mut pointers: Vec<*const libc::c_char> = words.iter().map(|word| word.as_ptr()).collect();
     pointers.push(std::ptr::null());
     let mut pipe = [0; 2];
-    // SAFETY: this process has one thread; between fork and exec only async-signal-safe calls are made.
+    // SAFETY: this process has one thread. Between fork and exec only async-signal-safe calls are made.
     unsafe {
         if libc::pipe2(pipe.as_mut_ptr(), libc::O_CLOEXEC) != 0 {
             return Err("pipe".to_owned());

@@ -1,4 +1,4 @@
-//! Records a command and counts the raw records by kind: a trial of the highest rung alone.
+//! Records a command with BPF and counts the raw records by kind.
 use std::collections::BTreeMap;
 
 use holdup_capture::bpf::{Options, ProbeForm, Session, Stacks, Target};

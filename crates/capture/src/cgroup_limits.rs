@@ -1,21 +1,21 @@
 //! What control groups allow the processes in them: the tightest limit of a process's own and those above it, of both versions.
 
-/// What a process may use; `None`: as much as there is.
+/// Limits of a process. `None` for no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Limits {
     /// CPUs' worth of time.
     pub cpus: Option<f64>,
-    /// What may be in memory at a time (bytes).
+    /// Memory limit (bytes).
     pub memory_bytes: Option<u64>,
 }
 
 impl Limits {
-    /// Those of a process, by its number or `self`. Of one that is gone there are none.
+    /// Returns the limits of a process, given by its PID or `self`. No limits if it has exited.
     pub fn of(process: &str) -> Limits {
         Limits::of_cgroups(&text(&format!("/proc/{process}/cgroup")))
     }
 
-    /// Those of the cgroups that `/proc/PID/cgroup` names.
+    /// Returns the limits of the cgroups in `/proc/PID/cgroup`.
     fn of_cgroups(cgroups: &str) -> Limits {
         let mut limits = Limits::default();
         for directory in cgroup_directories(cgroups, "") {
@@ -61,7 +61,7 @@ fn cgroup_directories(cgroups: &str, controller: &str) -> Vec<String> {
     directories
 }
 
-/// CPUs from `QUOTA PERIOD` (µs); `None` for `max` or -1.
+/// Number of CPUs from `QUOTA PERIOD` (µs). `None` for `max` or -1.
 fn cpu_max(line: &str) -> Option<f64> {
     let (quota, period) = line.trim().split_once(' ')?;
     let (quota, period): (f64, f64) = (quota.parse().ok()?, period.trim().parse().ok()?);

@@ -1,5 +1,5 @@
-//! What the kernel counts of each CPU: its time by kind of work, and interrupts for shootdowns; and of the machine's memory: what was
-//! read from disks, and what of that had been there before.
+//! The kernel's counts of each CPU (time by kind of work, interrupts for TLB shootdowns) and of the machine's
+//! memory (pages read from disk, and how many of them had been in memory before).
 
 use std::fs;
 
@@ -11,7 +11,7 @@ use crate::perf_ring::page_bytes;
 /// One count of one CPU, or of the machine ([`CpuId::NONE`]), since that was started.
 pub type CpuCount = (CpuId, CountKind, u64);
 
-/// The columns of `/proc/stat`, in its order; time in a guest is user time, too.
+/// The columns of `/proc/stat`, in its order. Guest time is part of user time.
 const TIMES: [CountKind; 8] = [
     CountKind::CpuUser,
     CountKind::CpuNice,
@@ -23,18 +23,19 @@ const TIMES: [CountKind; 8] = [
     CountKind::CpuSteal,
 ];
 
-/// How each CPU has spent its time (ns). Nothing where /proc does not say.
+/// Time of each CPU by kind of work (ns). Empty if /proc does not have it.
 pub fn times() -> Vec<CpuCount> {
     let text = fs::read_to_string("/proc/stat").unwrap_or_default();
     parse_times(&text, tick_ns())
 }
 
-/// How often each CPU was interrupted for a shootdown. Nothing where /proc does not say.
+/// Number of interrupts for TLB shootdowns of each CPU. Empty if /proc does not have it.
 pub fn shootdowns() -> Vec<CpuCount> {
     parse_shootdowns(&fs::read_to_string("/proc/interrupts").unwrap_or_default())
 }
 
-/// What the machine read from disks, and what of that it had had before. Nothing where /proc does not say.
+/// The machine's reads from disks, and how much of that had been in memory before. Empty if /proc does not
+/// have it.
 pub fn memory() -> Vec<CpuCount> {
     let text = fs::read_to_string("/proc/vmstat").unwrap_or_default();
     parse_memory(&text, page_bytes() as u64)

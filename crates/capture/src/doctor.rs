@@ -1,7 +1,7 @@
-//! What works on this machine, what does not, why, and the command that mends it.
+//! Checks which features work on this machine, why others do not, and the command that fixes them.
 //!
-//! Every check tries the thing itself: switches and capabilities only serve to explain a refusal.
-//! [`best_rung`] draws the conclusion; overriding it is the caller's affair.
+//! Every check tries the feature itself. Sysctls and capabilities only serve to explain a refusal.
+//! [`best_rung`] chooses the backend, which the caller may override.
 
 mod hardware_counters;
 mod programs;
@@ -18,16 +18,16 @@ use crate::privileges::{LENT, for_setcap};
 pub use programs::examine_programs;
 pub use tries::bpf_ready;
 
-/// One thing that was tried.
+/// One check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
-    /// Its name, kebab-case.
+    /// The name, kebab-case.
     pub name: &'static str,
     /// How it went.
     pub ok: State,
-    /// What was found, a sentence without its full stop.
+    /// The result, a sentence without its full stop.
     pub what: String,
-    /// The command that mends it; empty if there is nothing to mend, or nothing that would.
+    /// The command that fixes it. Empty if none is needed, or none would help.
     pub remedy: String,
 }
 
@@ -36,7 +36,7 @@ pub struct Check {
 pub enum State {
     /// It works.
     Ok,
-    /// It works in part, or makes results less sharp.
+    /// It works in part, or with less precise results.
     Degraded,
     /// It does not work.
     Missing,
@@ -71,7 +71,7 @@ type Finding = (State, String, String);
 /// How a check is made.
 type Try = fn(&Facts) -> Finding;
 
-/// Tries everything. Takes some milliseconds; leaves nothing behind.
+/// Runs all checks, which takes some milliseconds. Leaves nothing behind.
 pub fn examine() -> Vec<Check> {
     let facts = Facts::read();
     let check = |&(name, try_it): &(&'static str, Try)| {
@@ -81,7 +81,7 @@ pub fn examine() -> Vec<Check> {
     CHECKS.iter().map(check).collect()
 }
 
-/// The highest rung that works, and why none higher does (empty on the highest).
+/// Returns the best backend that works, and why no better one does (empty for the best one).
 pub fn best_rung(checks: &[Check]) -> (Rung, String) {
     let missing = |names: &[&str]| {
         let check = checks.iter().find(|check| names.contains(&check.name) && check.ok == State::Missing)?;
@@ -113,7 +113,7 @@ fn good(what: impl Into<String>) -> Finding {
     (State::Ok, what.into(), String::new())
 }
 
-/// What was refused, with the command that gives `capabilities`.
+/// Finding for a refused operation, with the command that grants the capabilities.
 fn refused(facts: &Facts, what: &str, error: &io::Error) -> Finding {
     let reason = match error.raw_os_error() {
         Some(libc::ENOSYS) => "this kernel does not have it".to_owned(),
@@ -123,7 +123,7 @@ fn refused(facts: &Facts, what: &str, error: &io::Error) -> Finding {
     (State::Missing, format!("{what}: {reason}"), remedy_of_rights(facts))
 }
 
-/// What stands in the way, as far as it can be told.
+/// Returns the reason for the refusal, as far as it is known.
 fn obstacle(facts: &Facts) -> &'static str {
     let privileged = facts.may(capability::BPF) && facts.may(capability::PERFMON);
     match (privileged, facts.seccomp) {
@@ -284,9 +284,9 @@ fn hardware_counters(_: &Facts) -> Finding {
 
 fn hardware_watchpoints(_: &Facts) -> Finding {
     match tries::perf_watchpoint() {
-        Ok(()) => good("cache lines can be watched for who writes them"),
+        Ok(()) => good("writers of shared cache lines can be watched"),
         Err(error) => {
-            let what = format!("no hardware watchpoints: {error}; shared cache lines stay estimates");
+            let what = format!("no hardware watchpoints: {error}: shared cache lines stay estimates");
             (State::Degraded, what, String::new())
         }
     }
@@ -305,7 +305,7 @@ fn scheduler_totals(_: &Facts) -> Finding {
 
 fn wait_polling(facts: &Facts) -> Finding {
     if std::fs::read("/proc/self/syscall").is_err() {
-        let what = "/proc/PID/syscall cannot be read: the lower rungs cannot tell what threads wait for";
+        let what = "/proc/PID/syscall cannot be read: the backends perf and proc have no wait reasons";
         return (State::Degraded, what.to_owned(), String::new());
     }
     match facts.ptrace_scope {
@@ -319,19 +319,19 @@ fn wait_polling(facts: &Facts) -> Finding {
 
 fn other_users(facts: &Facts) -> Finding {
     if facts.may(capability::SYS_PTRACE) && facts.may(capability::DAC_READ_SEARCH) {
-        return good("other users' processes can be looked at");
+        return good("other users' processes can be recorded");
     }
-    let what = "only own processes can be looked at: cap_sys_ptrace and cap_dac_read_search are missing";
+    let what = "only your own processes can be recorded: cap_sys_ptrace and cap_dac_read_search are missing";
     (State::Degraded, what.to_owned(), remedy_of_rights(facts))
 }
 
 fn steal_accounting(_: &Facts) -> Finding {
     match tries::steal() {
-        tries::Steal::NoHypervisor => good("no hypervisor: no time can be stolen"),
-        tries::Steal::Told => good("time that the hypervisor takes is told"),
+        tries::Steal::NoHypervisor => good("no hypervisor: there is no steal time"),
+        tries::Steal::Told => good("the hypervisor reports steal time"),
         tries::Steal::Silent => {
             let what =
-                "a hypervisor is there and no stolen time was told since boot: none, or it is not told";
+                "a hypervisor is present and reported no steal time since boot: there was none, or it is not reported";
             (State::Degraded, what.to_owned(), String::new())
         }
     }
@@ -380,17 +380,18 @@ fn cpu_limit(facts: &Facts) -> Finding {
 
 fn memory(facts: &Facts) -> Finding {
     const RING_BYTES: u64 = 64 << 20;
-    // A small program on two CPUs, recorded: 119 MiB, and 82 with a ring of 2 MiB; of these the kernel's maps are 47 without the
-    // ring, which are there before anything is recorded. Beyond the limit the kernel ends the recorder, or the program.
+    // A recording of a small program on two CPUs takes 119 MiB, or 82 MiB with a ring of 2 MiB. The kernel's
+    // maps take 47 MiB of that without the ring, and exist before anything is recorded. Beyond the limit the
+    // kernel kills the recorder or the program.
     const BPF_BYTES: u64 = 128 << 20;
     match facts.memory_limit_bytes {
         Some(limit) if limit < BPF_BYTES => {
-            let what = format!("the cgroup may use {} MiB; recording by BPF takes some 120", limit >> 20);
+            let what = format!("the cgroup may use {} MiB, recording by BPF takes about 120", limit >> 20);
             (State::Missing, what, "docker update --memory=2g CONTAINER".to_owned())
         }
         Some(limit) if limit < 8 * RING_BYTES => {
             let what =
-                format!("the cgroup may use {} MiB; the recorder's ring takes 64 of them", limit >> 20);
+                format!("the cgroup may use {} MiB, the recorder's ring takes 64 of them", limit >> 20);
             (State::Degraded, what, "docker update --memory=2g CONTAINER".to_owned())
         }
         _ if facts.swap_used_bytes > facts.host.memory_bytes / 10 => {

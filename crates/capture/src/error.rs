@@ -8,18 +8,18 @@ pub enum CaptureError {
     /// The kernel refused the programs.
     #[error("the kernel refused holdup's BPF programs: {reason}")]
     Refused {
-        /// What libbpf and the verifier said.
+        /// Messages of libbpf and the verifier.
         reason: String,
     },
     /// A perf event cannot be opened.
     #[error("{what}: {reason}")]
     Event {
-        /// What the event is for.
+        /// Purpose of the event.
         what: &'static str,
         /// Why the kernel refused it, with the remedy if there is one.
         reason: String,
     },
-    /// A tracepoint cannot be had.
+    /// A tracepoint is not available.
     #[error("{reason}")]
     Tracepoint {
         /// Why.
@@ -36,7 +36,7 @@ pub enum CaptureError {
     Command {
         /// As given.
         command: String,
-        /// Why; it is told above, and is no cause of its own.
+        /// The cause, already part of the message.
         error: io::Error,
     },
     /// A condition under which it was to be started cannot be set.
@@ -56,9 +56,9 @@ pub enum CaptureError {
     /// A system call of capture itself failed.
     #[error("{what}: {error}")]
     System {
-        /// What was tried.
+        /// The attempted operation.
         what: &'static str,
-        /// Why it failed, told above.
+        /// The cause, already part of the message.
         error: io::Error,
     },
 }

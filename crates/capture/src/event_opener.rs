@@ -26,8 +26,8 @@ struct Request {
 pub struct EventOpener(Sender<Request>);
 
 impl EventOpener {
-    /// Starts the thread with the rights that the calling thread has now; `None` if that lacks CAP_SYS_ADMIN, or no thread can be
-    /// started. Call it before [`privileges::drop_unneeded`].
+    /// Starts the thread with the calling thread's current privileges. `None` without CAP_SYS_ADMIN, or if no
+    /// thread can be started. Call it before [`privileges::drop_unneeded`].
     pub fn start() -> Option<EventOpener> {
         if !privileges::may_open_any_event() {
             return None;
@@ -40,7 +40,7 @@ impl EventOpener {
     /// Opens `attr` for task `pid` (0: the opening thread, -1: all) on `cpu` (-1: any).
     ///
     /// # Errors
-    /// Those of `perf_event_open`; `EPERM` if the thread has ended.
+    /// Those of `perf_event_open`, and `EPERM` if the thread has ended.
     pub fn open(&self, attr: &Attr, pid: i32, cpu: i32) -> io::Result<OwnedFd> {
         self.ask((attr, None), pid, cpu)
     }

@@ -234,7 +234,7 @@ const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 
 /// What is wrong with another one.
 pub(crate) const OTHER_NUMBERS: &str =
-    "processes have other numbers here than for the kernel (a PID namespace): strangers would be recorded";
+    "process ids here differ from the kernel's (a PID namespace): other processes would be recorded";
 
 /// Whether processes have the same numbers for us as for the kernel; yes if nothing says otherwise.
 pub(crate) fn is_in_first_pid_namespace() -> bool {

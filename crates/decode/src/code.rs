@@ -20,7 +20,7 @@ pub enum CodeError {
     #[error("the file is no 64-bit ELF file that makes sense")]
     NoElf,
     /// Of a place.
-    #[error("neither a symbol nor an unwind entry says which function is there")]
+    #[error("neither a symbol nor an unwind entry names the function there")]
     NoFunction,
     /// Of a function.
     #[error("the function is larger than {BYTES_MAX} bytes")]

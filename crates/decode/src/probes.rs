@@ -83,9 +83,9 @@ pub fn usdt(bytes: &[u8], provider: &str, name: &str) -> Result<Vec<Site>, Strin
     others.dedup();
     others.truncate(8);
     Err(if others.is_empty() {
-        "it has no probes of its authors' (USDT)".to_owned()
+        "it has no USDT probes".to_owned()
     } else {
-        format!("it has no probe {provider}:{name}; it has {}", others.join(", "))
+        format!("it has no probe {provider}:{name}, its probes are {}", others.join(", "))
     })
 }
 

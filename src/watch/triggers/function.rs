@@ -9,7 +9,7 @@ use super::spans::OpenSpans;
 use super::{Probe, Trigger, happened_to};
 
 pub const HELP: &str =
-    "function:NAME>10ms, function:NAME>p99.9  a call takes longer, or longer than so many of its calls";
+    "function:NAME>10ms, function:NAME>p99.9  a call takes longer than 10 ms, or than 99.9 % of its calls";
 
 /// Minimum number of calls beyond a percentile.
 const BEYOND_MIN: f64 = 10.0;
@@ -79,7 +79,7 @@ pub fn parse(rest: &str) -> Result<Box<dyn Trigger>, String> {
             Ok(percent) if (1.0..100.0).contains(&percent) => {
                 Limit::Share { share: percent / 100.0, calls: Lengths::default() }
             }
-            _ => return Err(format!("'p{percent}' is no share; write p99 or p99.9")),
+            _ => return Err(format!("'p{percent}' is not a share: write p99 or p99.9")),
         },
         None => Limit::Length(Duration(crate::cli::parse_duration(limit)?.as_nanos() as u64)),
     };

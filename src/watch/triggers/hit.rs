@@ -8,8 +8,7 @@ use holdup_events::standing::Standing;
 
 use super::{Probe, Trigger, happened_to, parentheses, tracepoint};
 
-pub const HELP: &str = "hit:function:NAME, hit:usdt:PROVIDER:NAME, hit:syscall:NAME, hit:tracepoint:CATEGORY:NAME  a thread \
-                        enters it, or passes that probe; with (CONDITION) on arguments or fields, but for usdt: hit:function:f(arg0 > 4096)";
+pub const HELP: &str = "hit:function:NAME, hit:usdt:PROVIDER:NAME, hit:syscall:NAME, hit:tracepoint:CATEGORY:NAME  a thread reaches it (a CONDITION tests arguments or fields, not for usdt: hit:function:f(arg0 > 4096))";
 
 struct Hit {
     probe: Probe,

@@ -14,8 +14,7 @@ use holdup_events::standing::Standing;
 
 use super::{Trigger, happened};
 
-pub const HELP: &str = "line:PATH         somebody writes a line to this FIFO (made if nothing is there), or to this unix socket, \
-                        if the name ends in .sock; the line is kept as the reason";
+pub const HELP: &str = "line:PATH         a process writes a line to this FIFO (created if missing), or to this unix socket (a name in .sock). The line is kept as the reason";
 
 /// Longer ones are cut.
 const LINE_MAX: usize = 4096;

@@ -126,7 +126,7 @@ impl Armed {
         let Some((kind, rest)) = KINDS.iter().find_map(|kind| Some((kind, text.strip_prefix(kind.prefix)?)))
         else {
             let known: Vec<&str> = KINDS.iter().map(|kind| kind.prefix.trim_end_matches(':')).collect();
-            bail!("--trigger {text}: no such trigger; there are {}", known.join(", "));
+            bail!("--trigger {text}: no such trigger: there are {}", known.join(", "));
         };
         match (kind.parse)(rest) {
             Ok(trigger) => Ok(Armed { text: text.to_owned(), is_own: false, trigger }),

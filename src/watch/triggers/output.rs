@@ -16,7 +16,7 @@ use regex_lite::Regex;
 use super::{Trigger, happened};
 
 pub const HELP: &str =
-    "output:REGEX      a line that the program writes matches; its output is a pipe then, and no terminal";
+    "output:REGEX      a line that the program writes matches. Its output becomes a pipe instead of a terminal";
 
 /// Longer lines are cut.
 const LINE_MAX: usize = 16 << 10;

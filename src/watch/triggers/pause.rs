@@ -13,8 +13,7 @@ use holdup_report::numbers::duration;
 use super::spans::{Ended, OpenSpans};
 use super::{Trigger, happened_to};
 
-pub const HELP: &str = "pause:KIND>TIME   a thread waits for longer: lock, run-queue, off-cpu, stop-the-world; \
-                        without a kind any but off-cpu";
+pub const HELP: &str = "pause:KIND>TIME   a thread waits for longer (lock, run-queue, off-cpu, stop-the-world). Without KIND: any but off-cpu";
 
 /// Extra time for an unfinished pause. Records of a CPU that the hypervisor has preempted may still report
 /// its end.

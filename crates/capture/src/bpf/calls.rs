@@ -17,8 +17,9 @@ pub type EntrySink<'a> = dyn FnMut(&[u8], &[Vec<u8>]) + 'a;
 pub(super) fn read(object: &Object, name: &str, sink: &mut EntrySink<'_>) -> Result<(), CaptureError> {
     let refused = |error| CaptureError::Refused { reason: messages::reason(&error) };
     let Some(map) = object.maps().find(|map| map.name() == name) else { return Ok(()) };
-    // First the keys: an entry that comes meanwhile is read the next time. Where entries go meanwhile, too (LRU), the kernel begins anew
-    // after one that is gone: not for ever.
+    // Keys are read first: an entry added during the read is read the next time. In an LRU map, entries may
+    // also disappear. After a missing key the kernel restarts from the first one, so the number of keys is
+    // limited.
     let keys: Vec<Vec<u8>> = map.keys().take(map.max_entries() as usize).collect();
     for key in keys {
         if map.map_type().is_percpu() {
@@ -36,13 +37,13 @@ pub(super) fn read(object: &Object, name: &str, sink: &mut EntrySink<'_>) -> Res
 pub struct CallEntry {
     /// Which of [`CALL_MAPS`].
     pub map: usize,
-    /// Its key.
+    /// The key.
     pub key: Vec<u8>,
-    /// Its value on each CPU, or its only one.
+    /// The value on each CPU, or the only value.
     pub values: Vec<Vec<u8>>,
 }
 
-/// Every entry; they are gone then. Only while nothing is counted.
+/// Returns and removes all entries. Call it only while counting is off.
 pub(super) fn take(object: &Object) -> Result<Vec<CallEntry>, CaptureError> {
     let mut entries = Vec::new();
     for (map, name) in CALL_MAPS.into_iter().enumerate() {
@@ -52,7 +53,7 @@ pub(super) fn take(object: &Object) -> Result<Vec<CallEntry>, CaptureError> {
         })?;
         let Some(there) = object.maps().find(|map| map.name() == name) else { continue };
         for entry in entries.iter().skip(from) {
-            // Deleting what is there is not refused.
+            // Deleting an existing entry does not fail.
             let _ = there.delete(&entry.key);
         }
     }
@@ -64,16 +65,16 @@ pub(super) fn take(object: &Object) -> Result<Vec<CallEntry>, CaptureError> {
 pub enum CountFrom {
     /// From now on.
     Now,
-    /// From the next program on that a target executes: what it does before is not the user's.
+    /// From the next exec of a target on. Syscalls before it belong to holdup's child.
     NextProgram,
 }
 
-/// Sets the word that the programs look at.
+/// Sets the gate that the programs check.
 pub(super) fn open(object: &Object, from: CountFrom) -> Result<(), CaptureError> {
     set_gate(&gate(object)?, if from == CountFrom::Now { 1 } else { 2 })
 }
 
-/// Where the word is that the programs look at.
+/// Returns the map with the gate that the programs check.
 pub(super) fn gate(object: &Object) -> Result<Map<'_>, CaptureError> {
     let map = object.maps().find(|map| map.name() == "call_gate");
     map.ok_or_else(|| CaptureError::Refused { reason: "no map call_gate".to_owned() })

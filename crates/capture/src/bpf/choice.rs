@@ -5,14 +5,15 @@ use super::session::Options;
 use super::uprobes::{self, Form, ProbeForm};
 use crate::sources;
 
-/// What becomes of one program.
+/// Whether one program is loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Choice {
     /// It is loaded.
     Load,
-    /// It is not needed: nobody asked for it, or the other form of it is loaded.
+    /// The program is not needed: no option requests it, or its other form is loaded.
     NotNeeded,
-    /// This kernel has nothing that it could be attached to, or not what it calls; with the reason, a clause.
+    /// This kernel lacks the attach point, or a function that the program calls. Contains the reason, a
+    /// clause.
     Missing(String),
 }
 
@@ -26,7 +27,7 @@ const FOR_SYSCALLS: [&str; 6] = [
     "on_ring_answer_by_fields",
 ];
 
-/// What [`Choice`]s depend on.
+/// Inputs of [`Choice`]s.
 pub struct Choices {
     types: KernelTypes,
     syscalls: bool,
@@ -45,7 +46,7 @@ impl Choices {
         }
     }
 
-    /// How functions of programs are probed; `None` if this kernel has no suitable form.
+    /// Returns how functions of programs are probed. `None` if this kernel has no suitable form.
     pub fn probe_form(&self) -> Option<Form> {
         self.probes.on(&self.types)
     }
@@ -55,7 +56,7 @@ impl Choices {
         &self.types
     }
 
-    /// What becomes of a program in a section.
+    /// Returns the choice for a program in a section.
     pub fn of(&self, program: &str, section: &str) -> Choice {
         match program {
             "on_switch" => needed(self.types.switch_hands_over_state()),

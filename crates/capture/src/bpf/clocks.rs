@@ -1,15 +1,15 @@
-//! Whether a CPU's events still count, by its clock's own count.
+//! Detects sampling events that have stopped counting on a CPU.
 //!
-//! When a CPU is taken away, the kernel ends the events that were opened on it, and does not begin them again when it comes
-//! back; nothing says so. The count of a clock's event, which is nanoseconds, stands still from then on: that is also seen of a CPU
-//! that was away for less than the time between two looks.
+//! When a CPU goes offline, the kernel ends its events, and does not restart them when the CPU comes back. It
+//! gives no notification. The count of a clock event, in ns, then stands still. This is visible even if the
+//! CPU was offline only between two checks.
 
 use std::collections::BTreeMap;
 
-/// Less between two looks tells nothing: both clocks are read one after the other.
+/// Two checks must be at least this far apart, because both clocks are read one after the other.
 const ELAPSED_MIN_NS: u64 = 10_000_000;
 
-/// What one CPU's event had counted at the last look.
+/// The count of one CPU's event at the last check.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     at_ns: u64,
@@ -40,7 +40,7 @@ impl Clocks {
         if elapsed_ns < ELAPSED_MIN_NS {
             return None;
         }
-        // A clock that goes on is as far as ours, but for what passed between reading both.
+        // A running event advances like our clock, except for the time between the two reads.
         if advance_ns < elapsed_ns / 2 {
             seen.stopped_ns = Some(seen.at_ns + advance_ns);
         } else {
@@ -62,7 +62,7 @@ mod tests {
         clocks.begin(1, 10 * SECOND);
         assert_eq!(clocks.look(1, 11 * SECOND, SECOND), None);
         assert_eq!(clocks.look(1, 12 * SECOND, SECOND + SECOND / 4), Some(11 * SECOND + SECOND / 4));
-        // It is said until the event begins again.
+        // The stop is returned until the event begins again.
         assert_eq!(clocks.look(1, 13 * SECOND, SECOND + SECOND / 4), Some(11 * SECOND + SECOND / 4));
         clocks.begin(1, 13 * SECOND);
         assert_eq!(clocks.look(1, 14 * SECOND, SECOND), None);

@@ -9,7 +9,7 @@ use libbpf_rs::{MapCore, MapFlags, Object};
 use crate::error::CaptureError;
 use crate::perf_ring::{self, Attr, TYPE_HARDWARE, TYPE_SOFTWARE, flag};
 
-/// So many are read at the most, as `WIRE_COUNTERS_MAX` in `bpf/wire.h`.
+/// Maximum number of counters, as `WIRE_COUNTERS_MAX` in `bpf/wire.h`.
 pub const COUNTERS_MAX: usize = 4;
 
 /// A counter, by perf's name for it.
@@ -41,7 +41,7 @@ const ALL: [Counter; 16] = [
     software("emulation-faults", 8),
 ];
 
-/// What is counted where nobody says what: how fast code runs. No running code leaves these at zero.
+/// The default counters: the speed of execution. No running code leaves these at zero.
 pub const USUAL: [&str; 2] = ["cycles", "instructions"];
 
 const fn hardware(name: &'static str, config: u64) -> Counter {
@@ -63,7 +63,7 @@ impl Counter {
         ALL.into_iter().map(|counter| counter.name)
     }
 
-    /// Those of the CPU's own, in the order of `PERF_COUNT_HW_*`.
+    /// Returns the CPU's own counters, in the order of `PERF_COUNT_HW_*`.
     pub(crate) fn of_hardware() -> impl Iterator<Item = Counter> {
         ALL.into_iter().filter(|counter| counter.kind == TYPE_HARDWARE)
     }
@@ -110,13 +110,13 @@ impl Counter {
             Some(libc::EACCES | libc::EPERM) => {
                 format!("counting {name} is not allowed: run as root, or with CAP_PERFMON")
             }
-            Some(libc::EMFILE) => format!("{name}: too many open files; raise the limit (ulimit -n)"),
+            Some(libc::EMFILE) => format!("{name}: too many open files: raise the limit (ulimit -n)"),
             _ => format!("{name}: {error}"),
         }
     }
 }
 
-/// Events of every CPU that was online when they were opened; they end with this value.
+/// Events of every CPU that was online when they were opened. They are closed when this value is dropped.
 pub(super) struct Counters {
     events: Vec<File>,
 }

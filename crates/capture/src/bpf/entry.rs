@@ -1,8 +1,8 @@
-//! What the kernel spends to run a program on an event, besides what the program does: a call through pointers, with what guards
-//! returns and indirect calls on the CPU at hand (30 to 120 ns).
+//! Cost of running a BPF program on an event, in addition to the program itself. It is an indirect call, with
+//! the CPU's mitigations for returns and indirect calls (30 to 120 ns).
 //!
-//! A program that does nothing is tried, on an event that hardly anything else brings about: a thread of ours puts its process's
-//! interval timer, which is off, off.
+//! Measured with an empty program on an event that is rare otherwise: one of our threads disables the
+//! process's interval timer, which is already disabled.
 
 use libbpf_rs::Object;
 

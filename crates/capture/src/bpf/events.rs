@@ -1,7 +1,8 @@
-//! The perf events of a recording, opened while holdup still has all its rights.
+//! The perf events of a recording, opened while holdup still has all its privileges.
 //!
-//! Kernels of Debian and Ubuntu reserve `perf_event_open` for CAP_SYS_ADMIN where `kernel.perf_event_paranoid` is above 2 (their
-//! default). A recording gives this right up before it begins; attaching a program to an event that is open takes CAP_PERFMON alone.
+//! Kernels of Debian and Ubuntu reserve `perf_event_open` for CAP_SYS_ADMIN if `kernel.perf_event_paranoid`
+//! is above 2, their default. A recording drops this capability before it begins. Attaching a program to an
+//! open event only needs CAP_PERFMON.
 
 use libbpf_rs::Object;
 
@@ -13,12 +14,12 @@ use super::session::Options;
 use super::trial::Trial;
 use crate::error::CaptureError;
 
-/// What is open. Nothing is sampled yet.
+/// The open events. They do not sample yet.
 #[derive(Default)]
 pub(super) struct Events {
-    /// The clock of each CPU; `None` where no samples are wanted.
+    /// The clock event of each CPU. `None` without samples.
     pub clocks: Option<Opened>,
-    /// What an interruption by such a clock costs.
+    /// Cost of an interrupt by such an event.
     pub interruption: Option<Trial>,
     /// Hardware counters, or why those that are wanted cannot be read.
     pub counting: Option<Result<Counters, CaptureError>>,

@@ -1,4 +1,4 @@
-//! Loads what a recording would load, and says of each program what the running kernel makes of it.
+//! Loads the programs of a recording, and returns the kernel's result for each of them.
 
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -10,10 +10,10 @@ use super::session::Options;
 use super::slots::Layout;
 use crate::error::CaptureError;
 
-/// What the kernel makes of one program.
+/// The kernel's result for one program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProgramCheck {
-    /// Its name in the object of `bpf/`.
+    /// The name in the object of `bpf/`.
     pub name: String,
     /// How it went.
     pub state: ProgramState,
@@ -24,20 +24,21 @@ pub struct ProgramCheck {
 pub enum ProgramState {
     /// It is loaded.
     Loaded(Verified),
-    /// It is not; with the reason, a clause.
+    /// It is not loaded. Contains the reason, a clause.
     Missing(String),
     /// Not needed on this kernel: another form of it is loaded.
     NotNeeded,
 }
 
-/// What the verifier says of a program that it accepted.
+/// The verifier's statistics of an accepted program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
-    /// Instructions that it followed; a kernel follows at most 1,000,000. 0 before Linux 5.16, which does not say.
+    /// Instructions that the verifier followed, at most 1,000,000. 0 before Linux 5.16, which does not report
+    /// them.
     pub instructions: u32,
     /// Bytes of machine code.
     pub jited_bytes: u32,
-    /// How long it took (µs); 0 if the kernel does not say.
+    /// Duration of the verification (µs). 0 if the kernel does not report it.
     pub verification_us: u64,
 }
 
@@ -46,7 +47,7 @@ pub struct Verified {
 pub struct Examination {
     /// By program.
     pub programs: Vec<ProgramCheck>,
-    /// Why no user stacks are walked; empty if they are.
+    /// Why user stacks are not unwound. Empty if they are.
     pub stacks_missing: String,
 }
 
@@ -84,7 +85,7 @@ fn state(loaded: &Loaded, program: &ProgramMut<'_>, verification_us: u64) -> Pro
     }
 }
 
-/// What the kernel says of a loaded program.
+/// Returns the kernel's statistics of a loaded program.
 fn verified(program: &ProgramMut<'_>) -> Verified {
     let mut info = libbpf_sys::bpf_prog_info::default();
     let mut bytes = size_of_val(&info) as u32;
@@ -114,7 +115,8 @@ impl Logs {
             let name = program.name().to_string_lossy().into_owned();
             let mut log = vec![0; LOG_BYTES];
             let raw = program.as_libbpf_object().as_ptr();
-            // SAFETY: the program is open; the buffer is kept, and moving the vector does not move it.
+            // SAFETY: the program is open. The buffer is kept, and moving the vector does not move its
+            // content.
             unsafe {
                 libbpf_sys::bpf_program__set_log_buf(raw, log.as_mut_ptr().cast(), log.len() as u64);
                 libbpf_sys::bpf_program__set_log_level(raw, LOG_STATISTICS);

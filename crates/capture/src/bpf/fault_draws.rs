@@ -1,8 +1,8 @@
-//! Drawing page faults, with their stacks (`bpf/paging.h`): all the time, or in windows. When, and for how long, is decided
-//! elsewhere.
+//! Sampling of page faults with their stacks (`bpf/paging.h`), all the time or in windows. The caller decides
+//! on the windows.
 //!
-//! The kernel's software event makes every fault of the machine slower while it is open, drawn or not. Disabling the event
-//! leaves half of that; only what is closed costs nothing.
+//! An open software event slows down every fault of the machine, sampled or not. A disabled event still has
+//! half of this cost. Only a closed event costs nothing.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -13,17 +13,17 @@ use super::sampler::{self, Opened, Pace, Sampler};
 use crate::error::CaptureError;
 use crate::perf_ring;
 
-/// So many page faults of a kind a second and CPU are drawn, at the most; no multiple of a tick's rate.
+/// Maximum sampled page faults of a kind per second and CPU. No multiple of the tick rate.
 const FAULTS_HZ: u32 = 199;
 
-/// A window in which minor faults are drawn.
+/// A window in which minor faults are sampled.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FaultWindow {
     /// When it ends (ns of CLOCK_MONOTONIC): faults after it do not count, even if it is closed later.
     pub end_ns: u64,
     /// For how many times as many faults each stands: the stretch in which the window was placed at random, over its length.
     pub weight: f64,
-    /// One fault in so many is drawn; 0: as many a second as is usual.
+    /// Samples one fault in this number. 0 for the default rate per second.
     pub every: u64,
 }
 
@@ -41,10 +41,10 @@ impl FaultWindow {
     }
 }
 
-/// What is open. Dropping it closes all.
+/// The open events. Dropping it closes them.
 #[derive(Default)]
 pub(super) struct FaultDraws {
-    /// Of faults for which a disk is read: their own events, so that they cost the others nothing.
+    /// Faults that read from disk have events of their own, which do not slow down minor faults.
     major: Option<Sampler>,
     minor: Option<Sampler>,
     /// The first events of each kind, opened before the rights to open them were given up.
@@ -105,8 +105,9 @@ impl FaultDraws {
         counted
     }
 
-    /// By how much the event makes a fault slower (ns): tried on faults of this process, in turns, the fastest of several
-    /// rounds each way: what disturbs a round only makes it slower. `None` if nothing could be tried. Ends with it closed.
+    /// Returns the slowdown of a fault by the event (ns), measured on faults of this process. Rounds with and
+    /// without the event alternate, and the fastest round of each counts, because interference only slows a
+    /// round down. `None` if nothing could be measured. Ends with the event closed.
     pub fn cost_ns(&mut self, object: &Object) -> Result<Option<f64>, CaptureError> {
         const TURNS: usize = 4;
         let Some(pages) = Pages::map() else { return Ok(None) };
@@ -157,7 +158,7 @@ impl Pages {
             unsafe { self.start.add(page * Pages::PAGE).write_volatile(1) };
         }
         let took_ns = began.elapsed().as_nanos() as f64;
-        // SAFETY: the mapping again; what was in it is not needed.
+        // SAFETY: the same mapping, whose content is not needed.
         unsafe { libc::madvise(self.start.cast(), Pages::BYTES, libc::MADV_DONTNEED) };
         took_ns / Pages::COUNT as f64
     }
@@ -165,7 +166,7 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: mapped by `map`, and used by nobody any more.
+        // SAFETY: mapped by `map`, and no longer used.
         unsafe { libc::munmap(self.start.cast(), Pages::BYTES) };
     }
 }
@@ -185,7 +186,7 @@ mod tests {
     #[test]
     fn faults_on_our_own_pages_are_real_ones() {
         let faults = || {
-            // SAFETY: zeroes are a value of it; the call fills it.
+            // SAFETY: an all-zero rusage is valid, and the call fills it.
             let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
             unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
             usage.ru_minflt

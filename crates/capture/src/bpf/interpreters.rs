@@ -12,7 +12,7 @@ pub struct InterpreterTables {
     lists: MapHandle,
     frames: MapHandle,
     known: MapHandle,
-    /// `INTERPRETERS_WITH_LISTS`, `INTERPRETERS_OF_FRAMES`, as they were told.
+    /// `INTERPRETERS_WITH_LISTS`, `INTERPRETERS_OF_FRAMES`, if set.
     kinds: AtomicU32,
 }
 
@@ -37,12 +37,13 @@ impl InterpreterTables {
         })
     }
 
-    /// Tells where the interpreter of a process keeps the functions that each thread is in: `struct interpreter_layout`.
+    /// Sets where the interpreter of a process keeps the current functions of each thread: `struct
+    /// interpreter_layout`.
     pub fn set_lists(&self, tgid: u32, layout: &[u8]) -> Result<(), CaptureError> {
         self.set(&self.lists, WITH_LISTS, (tgid, layout))
     }
 
-    /// Tells where the interpreter of a process has what in its frames, and how its compiled code has its frames: `struct hotspot`.
+    /// Sets the layout of interpreter frames and of compiled code's frames in a process: `struct hotspot`.
     pub fn set_frames(&self, tgid: u32, layout: &[u8]) -> Result<(), CaptureError> {
         self.set(&self.frames, OF_FRAMES, (tgid, layout))
     }
@@ -55,9 +56,9 @@ impl InterpreterTables {
         self.known.update(&key, &kinds, MapFlags::ANY).map_err(|error| refused(&error))
     }
 
-    /// The process is gone, or runs another program.
+    /// Drops a process that has exited or runs another program.
     pub fn forget(&self, tgid: u32) {
-        // It may never have been told.
+        // The maps may lack the process.
         for map in [&self.lists, &self.frames] {
             let _ = map.delete(&tgid.to_ne_bytes());
         }

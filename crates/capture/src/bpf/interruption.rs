@@ -1,5 +1,5 @@
-//! What a clock's event costs a thread that it interrupts, the kernel's own part: on a virtual machine, whose timers its host
-//! keeps, that is several times as much as the program that takes the sample.
+//! Cost of a clock event for the thread that it interrupts: the kernel's own part. On a virtual machine,
+//! where the host keeps the timers, this is several times the cost of the sampling program.
 
 use std::time::Duration;
 
@@ -10,19 +10,20 @@ use crate::perf_ring::{self, Attr};
 /// For so long a thread of ours is interrupted, so often: a hundred times.
 const TRIED: Duration = Duration::from_millis(10);
 const PERIOD_NS: u64 = 100_000;
-/// A thread that reads the clock over and over was interrupted where it saw so many times the usual step, and at least so much.
+/// A thread reads the clock in a loop. A step is an interrupt if it is at least `STEPS_MIN` times the median
+/// step, and `GAP_MIN_NS` longer.
 const STEPS_MIN: u64 = 4;
 const GAP_MIN_NS: u64 = 200;
-/// Room for so many: one takes some 30 ns.
+/// Maximum number of steps, with about 30 ns per step.
 const STEPS: usize = 1 << 19;
 /// With fewer it is not known.
 const GAPS_MIN: usize = 20;
 
-/// Tries it out, on the CPU that this thread runs on; takes [`TRIED`]. `None`: not known here.
+/// Measures the cost on this thread's CPU, which takes [`TRIED`]. `None` if unknown here.
 pub(super) fn measure() -> Option<Trial> {
     let mut attr = Attr::new(perf_ring::TYPE_SOFTWARE, perf_ring::SW_CPU_CLOCK);
     attr.sample_period = PERIOD_NS;
-    // It records nothing, since nobody maps its ring. Closed with the descriptor.
+    // The event records nothing, because its ring is not mapped. It is closed with the descriptor.
     let _event = perf_ring::open(&attr, 0, -1).ok()?;
     // Written to before: a page that is touched for the first time is an interruption, too.
     let mut steps = vec![u32::MAX; STEPS];

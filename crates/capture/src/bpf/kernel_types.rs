@@ -1,29 +1,29 @@
-//! What the running kernel's own type information (BTF) says about its tracepoints.
+//! The running kernel's type information (BTF) of its tracepoints.
 
 use std::ffi::CString;
 
 use libbpf_sys::{BTF_KIND_FUNC, BTF_KIND_TYPEDEF, btf, btf_type};
 
-/// The kernel's types, freed when dropped; null if it has none.
+/// The kernel's types, freed on drop. Null if it has none.
 pub struct KernelTypes(*mut btf);
 
-/// What the tracepoint `io_uring_complete` passes besides the ring and the request.
+/// The arguments of the tracepoint `io_uring_complete`, beyond the ring and the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RingCompletion {
     /// The completion.
     Whole,
-    /// Its fields, one by one.
+    /// Separate fields.
     Fields,
 }
 
 impl KernelTypes {
-    /// Those of the running kernel.
+    /// Loads the types of the running kernel.
     pub fn load() -> KernelTypes {
         // SAFETY: gives an owned object or null.
         KernelTypes(unsafe { libbpf_sys::btf__load_vmlinux_btf() })
     }
 
-    /// Whether it has the tracepoint of a `tp_btf/NAME` section; true for other sections.
+    /// Whether the kernel has the tracepoint of a `tp_btf/NAME` section. True for other sections.
     pub fn has_tracepoint(&self, section: &str) -> bool {
         section.strip_prefix("tp_btf/").is_none_or(|name| self.tracepoint(name).is_some())
     }
@@ -42,7 +42,8 @@ impl KernelTypes {
         self.arguments("sched_switch").is_some_and(|count| count >= 4)
     }
 
-    /// What `io_uring_complete` passes; `None` before Linux 5.19, where the request is not among it.
+    /// Returns the arguments of `io_uring_complete`. `None` before Linux 5.19, where the request is no
+    /// argument.
     pub fn ring_completion(&self) -> Option<RingCompletion> {
         match self.arguments("io_uring_complete")? {
             3 => Some(RingCompletion::Whole),
@@ -57,23 +58,23 @@ impl KernelTypes {
             return None;
         }
         let name = CString::new(format!("btf_trace_{name}")).ok()?;
-        // SAFETY: the object lives; the name outlives the call.
+        // SAFETY: the object lives, and the name outlives the call.
         let id = unsafe { libbpf_sys::btf__find_by_name_kind(self.0, name.as_ptr(), BTF_KIND_TYPEDEF) };
         self.by_id(u32::try_from(id).ok()?)
     }
 
     fn by_id(&self, id: u32) -> Option<*const btf_type> {
-        // SAFETY: the object lives; an unknown id gives null.
+        // SAFETY: the object lives, and an unknown id gives null.
         let found = unsafe { libbpf_sys::btf__type_by_id(self.0, id) };
         (!found.is_null()).then_some(found)
     }
 
     /// How many arguments a tracepoint hands over.
     pub fn arguments(&self, tracepoint: &str) -> Option<u32> {
-        // SAFETY: types live as long as the object. A typedef and a pointer name what they stand for.
+        // SAFETY: types live as long as the object. Typedefs and pointers have the id of their target.
         let behind = |found: *const btf_type| self.by_id(unsafe { (*found).__bindgen_anon_1.type_ });
         let function = behind(behind(self.tracepoint(tracepoint)?)?)?;
-        // The low 16 bits of `info` count a function's parameters; the first is the kernel's own.
+        // The low 16 bits of `info` count a function's parameters. The first parameter is the kernel's own.
         let parameters = unsafe { (*function).info } & 0xffff;
         parameters.checked_sub(1)
     }
@@ -81,7 +82,7 @@ impl KernelTypes {
 
 impl Drop for KernelTypes {
     fn drop(&mut self) {
-        // SAFETY: owned, freed once; null is allowed.
+        // SAFETY: owned and freed once. Null is allowed.
         unsafe { libbpf_sys::btf__free(self.0) };
     }
 }

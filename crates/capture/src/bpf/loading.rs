@@ -19,14 +19,14 @@ pub struct Loaded {
     pub object: Object,
     /// Programs that a recording would have, and why they are not loaded.
     pub missing: Vec<MissingProgram>,
-    /// Why no user stacks are walked; empty if they are.
+    /// Why user stacks are not unwound. Empty if they are.
     pub stacks_missing: String,
 }
 
 /// A program that is not loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingProgram {
-    /// Its name in the object of `bpf/`.
+    /// The name in the object of `bpf/`.
     pub name: String,
     /// Why, a clause without its full stop.
     pub reason: String,
@@ -41,11 +41,11 @@ pub struct MissingSource {
     pub reason: String,
 }
 
-/// What one attempt to load leaves out.
+/// The programs left out of one attempt to load.
 #[derive(Clone, Debug, Default)]
 struct LeftOut {
     programs: Vec<MissingProgram>,
-    /// Why user stacks are not walked; empty if they are.
+    /// Why user stacks are not unwound. Empty if they are.
     stacks: String,
 }
 
@@ -65,7 +65,7 @@ pub fn load(options: &Options, layout: Layout) -> Result<Loaded, CaptureError> {
     load_with(options, layout, &mut |_| {})
 }
 
-/// As [`load`]; calls `prepare` with the configured object before each attempt.
+/// Like [`load`], but calls `prepare` with the configured object before each attempt.
 pub(super) fn load_with(
     options: &Options,
     layout: Layout,
@@ -96,7 +96,7 @@ fn with_what_loads<T>(
 }
 
 impl LeftOut {
-    /// What the next attempt leaves out.
+    /// Returns the programs to leave out of the next attempt.
     fn and(mut self, failure: Failure) -> Result<LeftOut, CaptureError> {
         let Failure { refusal, reason } = failure;
         let refused = || CaptureError::Refused { reason: reason.clone() };

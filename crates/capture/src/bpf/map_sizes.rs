@@ -1,8 +1,8 @@
-//! Entries of maps that have to follow the number of possible CPUs.
+//! Map sizes that depend on the number of possible CPUs.
 //!
-//! A per-CPU hash holds each value once for every possible CPU. An LRU hash gives each possible CPU a list of free entries: before
-//! Linux 6.17 of up to 128, so that a small map on a machine with many CPUs evicts entries long before it is full
-//! (`LOCAL_FREE_TARGET`, kernel/bpf/bpf_lru_list.c).
+//! A per-CPU hash holds each value once per possible CPU. An LRU hash gives each possible CPU a list of free
+//! entries. Before Linux 6.17 the list has up to 128 entries, so that a small map on a machine with many CPUs
+//! evicts entries long before it is full (`LOCAL_FREE_TARGET`, kernel/bpf/bpf_lru_list.c).
 
 use libbpf_rs::MapType;
 
@@ -15,7 +15,7 @@ const ENTRIES_MIN: u32 = 256;
 /// Entries of an LRU hash for each possible CPU: twice the list of free entries.
 const LRU_PER_CPU: u32 = 256;
 
-/// What a map is before loading.
+/// A map before loading.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Planned {
     pub kind: MapType,

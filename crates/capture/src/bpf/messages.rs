@@ -23,7 +23,7 @@ pub fn capture() {
     take();
 }
 
-/// What has been said since, and forgets it.
+/// Returns and removes the messages kept since the last call.
 pub fn take() -> Vec<String> {
     KEPT.lock().map(|mut kept| std::mem::take(&mut *kept)).unwrap_or_default()
 }
@@ -49,13 +49,13 @@ fn why(messages: &str) -> String {
 /// A program that the kernel refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// Its name.
+    /// The program's name.
     pub program: String,
     /// A right is missing (`EPERM`): the kernel would refuse every program.
     pub is_want_of_right: bool,
 }
 
-/// The program that the messages since [`capture`] or [`take`] say was refused; they stay.
+/// Returns the refused program named by the messages since [`capture`] or [`take`]. The messages stay.
 pub fn refusal() -> Option<Refusal> {
     let kept = KEPT.lock().ok()?;
     refusal_in(&kept.concat())

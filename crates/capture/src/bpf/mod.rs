@@ -1,5 +1,5 @@
-//! The highest rung: BPF programs (see `bpf/`). [`Session`] loads them, drains their rings, and
-//! takes snapshots; records are passed on as bytes (`bpf/wire.h`), not understood here.
+//! The `bpf` backend: BPF programs (in `bpf/`). [`Session`] loads them, drains their rings, and takes
+//! snapshots. Records are passed on as bytes (`bpf/wire.h`) and not decoded here.
 
 mod calls;
 mod choice;

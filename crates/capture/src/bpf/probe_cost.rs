@@ -1,9 +1,9 @@
-//! What the kernel programs cost: they time one run in 32 themselves (`probe_begin` in
-//! `bpf/common.h`), which needs no privilege and no patching of the kernel. Mean × runs, by program.
+//! Cost of the BPF programs. They time one run in 32 themselves (`probe_begin` in `bpf/common.h`), which
+//! needs no privilege and does not patch the kernel. The cost is mean × runs, per program.
 //!
-//! What the kernel spends besides, to call a program (`entry`) and to interrupt a thread for a sample (`interruption`), is tried out
-//! before the recording begins. What calls these programs for nothing is not in it: wakeups of other programs, changes of the memory
-//! that a CPU sees.
+//! The kernel's own cost to call a program (`entry`) and to interrupt a thread for a sample (`interruption`)
+//! is measured before the recording. Calls that return immediately are not included: wakeups of other
+//! programs, changes of the memory that a CPU sees.
 
 use super::trial::Trial;
 
@@ -13,7 +13,8 @@ pub(super) const PROBES: usize = 11;
 pub(super) const SAMPLE_PROBE: usize = 2;
 /// Counting syscalls.
 pub(super) const SYSCALL_PROBE: usize = 5;
-/// Taking stacks of threads that block, a part of what switches cost; behind it those of wakers, of wakeups.
+/// Index of the stacks of blocking threads, which are a part of the cost of switches. The next index has the
+/// stacks of wakers, a part of wakeups.
 pub(super) const STACK_PROBE: usize = 6;
 /// How many are parts of others.
 const STACK_PROBES: usize = 2;
@@ -25,11 +26,11 @@ pub struct ProbeCost {
     pub total_ns: f64,
     /// Half the width of its 95 % interval, from the scatter of the timed runs (ns).
     pub error_ns: f64,
-    /// Of `total_ns`, for stacks of threads that block (ns).
+    /// Part of `total_ns` for stacks of blocking threads (ns).
     pub stacks_ns: f64,
     /// How many of those stacks were taken.
     pub stacks: u64,
-    /// Of `total_ns`, for stacks of wakers (ns).
+    /// Part of `total_ns` for stacks of wakers (ns).
     pub waker_stacks_ns: f64,
     /// How many of those were taken.
     pub waker_stacks: u64,
@@ -55,7 +56,7 @@ pub(super) struct ProbeTime {
     pub timed_sq_ns2: u64,
 }
 
-/// The truth is within so many standard errors in 95 of 100 cases.
+/// Half the width of a 95 % confidence interval, in standard errors.
 const ERRORS_95: f64 = 1.96;
 
 /// How often a program was called.

@@ -23,16 +23,16 @@ pub(super) fn refused(error: &libbpf_rs::Error) -> CaptureError {
     CaptureError::Refused { reason: messages::reason(error) }
 }
 
-/// Opens the object; nothing is loaded yet.
+/// Opens the object without loading it.
 pub(super) fn open() -> libbpf_rs::Result<OpenObject> {
-    // A static with the alignment of u8: libbpf copies what it needs aligned.
+    // A static with the alignment of u8: libbpf copies all parts that it needs aligned.
     ObjectBuilder::default().name("holdup")?.open_memory(OBJECT)
 }
 
 /// Processes whose mappings are known at a time, where they are allocated in advance (16 KiB each).
 const PROCESSES_PREALLOCATED: u32 = 512;
 
-/// What the object is configured by.
+/// Inputs for the configuration of the object.
 pub(super) struct Setup<'a> {
     pub(super) options: &'a Options,
     pub(super) layout: Layout,
@@ -141,19 +141,19 @@ fn write_configuration(values: &mut [u8], setup: &Setup<'_>) {
     }
 }
 
-/// What keeps programs running.
+/// Links that keep programs attached.
 #[derive(Default)]
 pub struct Attachments {
     /// Throughout.
     pub links: Vec<Link>,
-    /// Of the programs at each timer: until the kernel's own bookkeeping of timers is found on every CPU.
+    /// Links of the programs at each timer, kept until the kernel's own timer state is located on every CPU.
     pub timers: Vec<Link>,
     /// Sources that this recording lacks.
     pub missing: Vec<MissingSource>,
 }
 
 impl Attachments {
-    /// One row a source: the first reason stands for all of its programs.
+    /// Adds one row per source, with the first reason for all of its programs.
     pub(super) fn lack(&mut self, source: &'static Source, reason: String) {
         if !self.missing.iter().any(|missing| missing.source == source) {
             self.missing.push(MissingSource { source, reason });
@@ -199,7 +199,7 @@ pub fn attach(loaded: &Loaded, options: &Options) -> Result<Attachments, Capture
     Ok(all)
 }
 
-/// Attaches the programs at each timer again; none where the kernel refuses one.
+/// Attaches the programs at each timer again. Empty if the kernel refuses one.
 pub fn attach_timers(object: &Object) -> Vec<Link> {
     let loaded = |name: &str| object.progs_mut().any(|program| program.name() == name && program.autoload());
     let links = AT_TIMERS.into_iter().filter(|name| loaded(name)).map(|name| attach_one(object, name));
@@ -213,7 +213,7 @@ pub fn attach_one(object: &Object, name: &str) -> Result<Link, CaptureError> {
     program.attach().map_err(|error| refused(&error))
 }
 
-/// Puts probes on the functions by which `library`, wherever it is loaded, tells of allocations.
+/// Sets probes on the functions of `library` that report allocations, in every process that has it mapped.
 pub fn attach_markers(object: &Object, library: &Path) -> Result<Vec<Link>, CaptureError> {
     const EVERY_PROCESS: i32 = -1;
     let markers = [("on_allocated", "holdup_allocated"), ("on_freed", "holdup_freed")];
@@ -236,9 +236,9 @@ pub struct Skipped {
     pub runs: u64,
 }
 
-/// Runs that the kernel skipped because the same program was already running on that CPU, by source: in an interrupt
-/// or, on newer kernels, in another thread that preempted it (`__bpf_trace_run` in kernel/trace/bpf_trace.c). Empty
-/// before 5.12, where the kernel does not count them.
+/// Returns by source the runs that the kernel skipped because the same program was already running on that
+/// CPU. That happens in an interrupt or, on newer kernels, in another thread that preempted it
+/// (`__bpf_trace_run` in kernel/trace/bpf_trace.c). Empty before 5.12, where the kernel does not count them.
 pub fn skipped_runs(object: &Object) -> Vec<Skipped> {
     let mut skipped: Vec<Skipped> = Vec::new();
     for program in object.progs_mut().filter(|program| program.autoload()) {

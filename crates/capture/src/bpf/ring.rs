@@ -1,10 +1,10 @@
-//! Reading a BPF ring buffer (`BPF_MAP_TYPE_RINGBUF`) through its memory map: bounded work per
-//! call and no callbacks to keep alive.
+//! Reads a BPF ring buffer (`BPF_MAP_TYPE_RINGBUF`) through its memory map, with bounded work per call and
+//! without callbacks.
 //!
-//! Layout (Linux, kernel/bpf/ringbuf.c): one page with the consumer's position, which we write;
-//! then, read-only, one page with the producer's position and the data, mapped twice in a row so
-//! that a record never wraps. A record is an 8-byte header (u32 length with two flag bits, u32
-//! page offset) and the bytes, rounded up to 8.
+//! Layout (Linux, kernel/bpf/ringbuf.c): first a page with the consumer's position, which we write. Then,
+//! read-only, a page with the producer's position and the data. The data is mapped twice in a row so that a
+//! record never wraps. A record is an 8-byte header (u32 length with two flag bits, u32 page offset) and the
+//! bytes, rounded up to 8.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -66,9 +66,9 @@ impl Ring {
         waiting as f64 / self.size as f64
     }
 
-    /// Passes on what is there now: not what comes meanwhile, because a busy producer would never let a reader
-    /// catch up. What is being written when we come to it, and all behind it, waits for the next call.
-    /// Returns how many records.
+    /// Passes on the records that exist at the call. Later records are left for the next call, because a busy
+    /// producer would never let a reader catch up. An incomplete record, and all records after it, also wait
+    /// for the next call. Returns the number of records.
     pub fn drain(&mut self, sink: &mut dyn FnMut(&[u8])) -> usize {
         self.bell.silence();
         let mut position = self.consumed().load(Ordering::Relaxed);
@@ -95,7 +95,8 @@ impl Ring {
         records
     }
 
-    /// Can be read once a producer has asked for attention since the last [`Ring::drain`]; not for each record.
+    /// Readable once a producer has requested a wakeup since the last [`Ring::drain`]. Ordinary records do
+    /// not request one.
     pub fn bell(&self) -> BorrowedFd<'_> {
         self.bell.0.as_fd()
     }
@@ -109,20 +110,20 @@ impl Ring {
     }
 }
 
-/// Tells that a producer woke its readers (`BPF_RB_FORCE_WAKEUP`). A poll of the ring itself ends at once where it holds
-/// anything, also what nobody need hurry for; an edge-triggered epoll(7) hears wakeups alone.
+/// Reports wakeups by a producer (`BPF_RB_FORCE_WAKEUP`). A poll of the ring itself returns at once if the
+/// ring contains any record, even if it is not urgent. An edge-triggered epoll(7) reports only wakeups.
 struct Bell(OwnedFd);
 
 impl Bell {
     fn of(ring: BorrowedFd<'_>) -> Result<Bell, CaptureError> {
-        // SAFETY: plain numbers; what it returns nobody else owns.
+        // SAFETY: plain numbers. The returned descriptor is ours.
         let bell = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
         if bell < 0 {
             return Err(CaptureError::last("waiting for a ring buffer"));
         }
         let bell = unsafe { OwnedFd::from_raw_fd(bell) };
         let mut wanted = libc::epoll_event { events: (libc::EPOLLIN | libc::EPOLLET) as u32, u64: 0 };
-        // SAFETY: both descriptors are open; the kernel reads one event.
+        // SAFETY: both descriptors are open, and the kernel reads one event.
         match unsafe { libc::epoll_ctl(bell.as_raw_fd(), libc::EPOLL_CTL_ADD, ring.as_raw_fd(), &mut wanted) }
         {
             0 => Ok(Bell(bell)),
@@ -130,10 +131,10 @@ impl Bell {
         }
     }
 
-    /// What rang is being looked at.
+    /// Clears the wakeup, because the ring is being drained.
     fn silence(&self) {
         let mut rang = libc::epoll_event { events: 0, u64: 0 };
-        // SAFETY: room for one event; no wait.
+        // SAFETY: there is room for one event, and the call does not wait.
         unsafe { libc::epoll_wait(self.0.as_raw_fd(), &mut rang, 1, 0) };
     }
 }

@@ -12,7 +12,7 @@ use super::clocks::Clocks;
 use crate::error::CaptureError;
 use crate::perf_ring::{self, Attr, flag};
 
-/// An event of one CPU, with the link that keeps the program on it; it ends when neither is left.
+/// An event of one CPU, with the link that keeps the program attached. The event ends when both are closed.
 struct OnCpu {
     cpu: u16,
     _link: Link,
@@ -24,8 +24,8 @@ fn open_one(cpu: u16, attr: &Attr) -> io::Result<OwnedFd> {
     perf_ring::open(&attr.clone().with(flag::DISABLED), -1, i32::from(cpu))
 }
 
-/// Events of one kind, one for each online CPU, which count nothing yet. Opening them can take more rights than a recording keeps;
-/// [`Opened::attach`] does not.
+/// Events of one kind, one per online CPU, which do not count yet. Opening them can need more privileges than
+/// a recording keeps. [`Opened::attach`] does not.
 pub(super) struct Opened {
     events: Vec<(u16, OwnedFd)>,
     /// When online CPUs were read.
@@ -74,7 +74,7 @@ impl OnCpu {
         Ok(OnCpu { cpu, _link: link, event })
     }
 
-    /// What it has counted, drawn or not.
+    /// Number of counted events, sampled or not.
     fn count(&self) -> u64 {
         let (mut event, mut bytes) = (&self.event, [0; 8]);
         event.read_exact(&mut bytes).map_or(0, |()| u64::from_ne_bytes(bytes))
@@ -87,12 +87,12 @@ pub struct Sampler {
     clocks: Clocks,
     /// When online CPUs were read last.
     looked: Timestamp,
-    /// Why a CPU that came online is not sampled; empty if none.
+    /// Why a CPU that came online is not sampled. Empty if none.
     missing: String,
 }
 
 impl Sampler {
-    /// Why a CPU that came online while recording is not sampled; empty if each is.
+    /// Why a CPU that came online during the recording is not sampled. Empty if all are sampled.
     pub(super) fn missing(&self) -> &str {
         &self.missing
     }
@@ -151,7 +151,7 @@ pub(super) fn came_online(online: &[u16], before: &[u16]) -> Vec<NotSampled> {
     missing(online, before.iter().copied()).into_iter().map(gap).collect()
 }
 
-/// Those of `online` that are not among `known`.
+/// Returns the CPUs of `online` that are not in `known`.
 fn missing(online: &[u16], known: impl Iterator<Item = u16>) -> Vec<u16> {
     let known: BTreeSet<u16> = known.collect();
     online.iter().copied().filter(|cpu| !known.contains(cpu)).collect()
@@ -184,13 +184,13 @@ fn clock(hz: u32) -> Attr {
     attr
 }
 
-/// How many events of a kind are drawn.
+/// Sampling rate of a kind of event.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Pace {
-    /// Up to so many a second and CPU: the kernel follows their rate, and says for how many each stands. It takes a second or so
-    /// to find it.
+    /// Up to this number per second and CPU. The kernel adapts the period to the rate, and reports the period
+    /// of each sample. Adapting takes about a second.
     Hz(u32),
-    /// One in so many.
+    /// One event in this number.
     Every(u64),
 }
 

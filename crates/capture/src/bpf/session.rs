@@ -29,10 +29,10 @@ use crate::error::CaptureError;
 use crate::host::{OTHER_NUMBERS, is_in_first_pid_namespace};
 use crate::sources;
 
-/// What is recorded.
+/// The recorded processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// One process and those that it starts from now on; more are told by [`Session::add_target`].
+    /// A process and its future children. [`Session::add_target`] adds others.
     Process(u32),
     /// One process alone.
     Only(u32),
@@ -45,7 +45,7 @@ pub enum Target {
 pub enum Stacks {
     /// Always.
     All,
-    /// By a fair draw, as many as [`Session::allow_stacks`] says.
+    /// A random sample, as many as [`Session::allow_stacks`] permits.
     Budgeted,
     /// Never.
     None,
@@ -54,9 +54,9 @@ pub enum Stacks {
 /// How to record.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Whom.
+    /// The recorded processes.
     pub target: Target,
-    /// On-CPU samples per second and CPU; 0 for none.
+    /// On-CPU samples per second and CPU. 0 for none.
     pub sample_hz: u32,
     /// Stacks of threads that block, and of those that wake them.
     pub stacks: Stacks,
@@ -64,7 +64,7 @@ pub struct Options {
     pub ring_bytes: u32,
     /// Whether every syscall is counted, throughout.
     pub syscalls: bool,
-    /// What hardware counts beside samples; [`super::COUNTERS_MAX`] at the most.
+    /// Hardware counters read with samples, at most [`super::COUNTERS_MAX`].
     pub counters: Vec<Counter>,
     /// The library in the program that draws allocations (`preload/allocs.c`), if they are wanted.
     pub allocations: Option<PathBuf>,
@@ -73,7 +73,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Every program that a recording may have, for a look at whether the kernel accepts them.
+    /// All programs that a recording may have, to check whether the kernel accepts them.
     pub(crate) fn everything() -> Options {
         Options {
             target: Target::Only(std::process::id()),
@@ -94,14 +94,14 @@ pub const STACK_WINDOW: std::time::Duration = std::time::Duration::from_millis(1
 /// How much of a stack [`Session::blocked_stacks`] copies at a time, as in `bpf/snapshot.h`.
 pub const BLOCKED_STACK_BYTES: u32 = 30 * 1024;
 
-/// The streams of `enum wire_stream`, by number: what they carry.
+/// Names of the streams of `enum wire_stream`, by number.
 pub const STREAMS: [&str; 7] =
     ["sched", "cpu-samples", "definitions", "cpu-samples", "allocations", "page-faults", "runtime-probes"];
 
-/// Of [`STREAMS`]: it is numbered in the main ring's ends.
+/// Index into [`STREAMS`] of the stream that is numbered in the main ring's ends.
 const SCHED_STREAM: usize = 0;
 
-/// What the programs counted.
+/// Counts kept by the programs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Records made, lost ones included, by stream.
@@ -110,7 +110,7 @@ pub struct Counters {
     pub lost: [u64; STREAMS.len()],
 }
 
-/// A recording that runs. Dropping it detaches everything; so does the death of this process.
+/// A running recording. Dropping it detaches everything, and so does the death of this process.
 pub struct Session {
     /// Until the recording begins.
     events: Events,
@@ -142,9 +142,9 @@ pub struct Session {
 const DEFINITIONS_BYTES: usize = 8 << 20;
 
 impl Session {
-    /// Loads the programs. Nothing is recorded before [`Session::begin`] but what the program itself does with its memory:
-    /// those probes take a right that the others do without, and that is given up before. Perf events are opened here, too, since
-    /// some kernels allow that with CAP_SYS_ADMIN only.
+    /// Loads the programs. Recording starts with [`Session::begin`]. Only probes on the program's memory
+    /// management record before, because they need a privilege that is dropped before the start. Perf events
+    /// are opened here, too, since some kernels allow that only with CAP_SYS_ADMIN.
     pub fn load(options: &Options) -> Result<Session, CaptureError> {
         if !is_in_first_pid_namespace() {
             return Err(CaptureError::Refused { reason: OTHER_NUMBERS.to_owned() });
@@ -238,8 +238,8 @@ impl Session {
         Ok(())
     }
 
-    /// Takes the programs at each timer away once they have found out on every CPU where the kernel itself says whether a timer's
-    /// handler runs: from then on wakeups look there. Call it now and then.
+    /// Detaches the programs at each timer once they have located on every CPU the kernel's own state of
+    /// running timer handlers. From then on wakeups read that state. Call it now and then.
     pub fn settle(&mut self) {
         if !self.timers.is_empty() && self.records.knows_timers(&self.cpus) {
             self.timers.clear();
@@ -304,7 +304,7 @@ impl Session {
         InterpreterTables::open(&self.loaded.object)
     }
 
-    /// Why no user stacks are recorded; empty if they are.
+    /// Why user stacks are not recorded. Empty if they are.
     pub fn stacks_missing(&self) -> &str {
         &self.loaded.stacks_missing
     }
@@ -314,12 +314,13 @@ impl Session {
         self.loaded.missing.iter().any(|missing| missing.name == program)
     }
 
-    /// Why no allocations are told though they are wanted; empty if they are.
+    /// Why requested allocations are not recorded. Empty if they are.
     pub fn allocations_missing(&self) -> &str {
         &self.allocations_missing
     }
 
-    /// What samples lack, or the cost lacks of them, one reason each; call it before [`Session::detach`].
+    /// Returns the parts of samples, or of their cost, that are missing, with one reason each. Call it before
+    /// [`Session::detach`].
     pub fn samples_missing(&self) -> Vec<String> {
         const COST: &str =
             "what the clock's interruptions cost could not be tried out: it is not in the recording's cost";
@@ -328,23 +329,24 @@ impl Session {
         cost.into_iter().chain(new_cpus).filter(|missing| !missing.is_empty()).collect()
     }
 
-    /// Why hardware counters that were to be read are not; empty if they are.
+    /// Why requested hardware counters are not read. Empty if they are.
     pub fn counters_missing(&self) -> &str {
         &self.counters_missing
     }
 
-    /// Why no stacks of page faults are told; empty if they are.
+    /// Why stacks of page faults are not recorded. Empty if they are.
     pub fn faults_missing(&self) -> &str {
         &self.faults_missing
     }
 
-    /// Draws minor page faults with their stacks from now on, in a window, or not at all. No samples: no faults drawn either.
+    /// Samples minor page faults with their stacks from now on, in a window, or not at all. Without on-CPU
+    /// samples, faults are not sampled either.
     pub fn draw_faults(&mut self, window: Option<FaultWindow>) -> Result<(), CaptureError> {
         let wanted = self.options.sample_hz > 0 && self.faults_missing.is_empty();
         self.faults.set(&self.loaded.object, window.filter(|_| wanted))
     }
 
-    /// By how much drawing makes a minor page fault slower (ns), as tried now; nothing is drawn when it returns.
+    /// Measures the slowdown of a minor page fault by sampling (ns). Sampling is off when it returns.
     pub fn fault_cost_ns(&mut self) -> Result<Option<f64>, CaptureError> {
         self.faults.cost_ns(&self.loaded.object)
     }
@@ -359,23 +361,25 @@ impl Session {
         &self.missing
     }
 
-    /// Passes on the definitions that wait (names, lives, stacks); returns how many. Call it before
-    /// [`Session::drain_records`], and merge both by time.
+    /// Passes on the pending definitions (names, thread starts and exits, stacks) and returns their number.
+    /// Call it before [`Session::drain_records`], and merge both by time.
     pub fn drain_definitions(&mut self, sink: &mut dyn FnMut(&[u8])) -> usize {
         self.definitions.drain(sink)
     }
 
-    /// The next [`Session::drain_records`] passes on what waits now: what definitions that are drained meanwhile do not tell of yet stays.
+    /// Limits the next [`Session::drain_records`] to the records pending now. Later records may lack their
+    /// definitions and stay.
     pub fn mark_records(&mut self) {
         self.records.mark();
     }
 
-    /// Passes on the records that wait (switches, wakeups, samples); returns how many.
+    /// Passes on the pending records (switches, wakeups, samples) and returns their number.
     pub fn drain_records(&mut self, sink: &mut dyn FnMut(&[u8])) -> usize {
         self.records.drain(sink)
     }
 
-    /// By CPU, the number that its next switch or wakeup will have; those before were lost if they were not passed on.
+    /// Returns by CPU the number of its next switch or wakeup. Lower numbers that were not passed on were
+    /// lost.
     pub fn next_numbers(&self) -> Vec<u32> {
         self.records.next_numbers().collect()
     }
@@ -396,7 +400,8 @@ impl Session {
         self.iterate("on_snapshot", SNAPSHOT_BYTES, sink)
     }
 
-    /// Passes on one `wire_thread_counts` for each thread of the targets; nothing if the kernel cannot.
+    /// Passes on one `wire_thread_counts` per thread of the targets. Passes on nothing if the kernel lacks
+    /// the program.
     pub fn thread_counts(&self, sink: &mut dyn FnMut(&[u8])) -> Result<(), CaptureError> {
         const COUNTS_BYTES: usize = 48;
         if self.lacks("on_counts") {
@@ -412,9 +417,9 @@ impl Session {
         })
     }
 
-    /// Passes on one `wire_raw_stack` for each thread of the targets that is blocked now; its id is the
-    /// thread's number. Its memory is [`BLOCKED_STACK_BYTES`] from `skip` bytes behind the stack pointer on, or less where
-    /// the stack ends: nothing is told then of who has none so far behind. Nothing at all if the kernel cannot.
+    /// Passes on one `wire_raw_stack` per blocked thread of the targets. Its id is the TID. It contains
+    /// [`BLOCKED_STACK_BYTES`] from `skip` bytes after the stack pointer on, or less at the stack's end.
+    /// Threads whose stack ends before are left out. Passes on nothing if the kernel lacks the program.
     pub fn blocked_stacks(&mut self, skip: u32, sink: &mut dyn FnMut(&[u8])) -> Result<(), CaptureError> {
         const STACK_BYTES: usize = 64 + BLOCKED_STACK_BYTES as usize;
         if self.lacks("on_blocked_stacks") {
@@ -424,13 +429,13 @@ impl Session {
         let told = map.map(|map| map.update(&0u32.to_ne_bytes(), &skip.to_ne_bytes(), MapFlags::ANY));
         match told {
             Some(Ok(())) => self.iterate("on_blocked_stacks", STACK_BYTES, sink),
-            // What is behind is not to be had; what is at the front is.
+            // Only the first part is available.
             _ if skip > 0 => Ok(()),
             _ => self.iterate("on_blocked_stacks", STACK_BYTES, sink),
         }
     }
 
-    /// Runs an iterator program over all threads; it writes records of one size.
+    /// Runs an iterator program over all threads, which writes records of one size.
     fn iterate(
         &self,
         name: &str,
@@ -471,7 +476,7 @@ impl Session {
         }
     }
 
-    /// From now on every stack is told anew, under another id, though it was told before.
+    /// From now on every stack is recorded again, under a new id.
     pub fn tell_stacks_anew(&mut self) -> Result<(), CaptureError> {
         let refused = |reason: String| CaptureError::Refused { reason };
         let map = self.loaded.object.maps().find(|map| map.name().to_string_lossy().contains("generation"));
@@ -481,7 +486,7 @@ impl Session {
             .map_err(|error| refused(messages::reason(&error)))
     }
 
-    /// By how much counting makes a syscall slower, as tried now; `None` if this kernel cannot count them.
+    /// Measures the slowdown of a syscall by counting. `None` if this kernel cannot count syscalls.
     pub fn syscall_cost(&self) -> Result<Option<CallCost>, CaptureError> {
         if self.lacks("on_call_end") {
             return Ok(None);
@@ -489,15 +494,15 @@ impl Session {
         syscall_windows::cost_of_a_call(&self.loaded.object).map(Some)
     }
 
-    /// Counts the target's syscalls from now on; gives the moment (ns of CLOCK_MONOTONIC), or `None` if it is not
-    /// known, and nothing is counted then. [`Session::close_syscall_window`] ends it.
+    /// Counts the target's syscalls from now on. Returns the start (ns of CLOCK_MONOTONIC). `None` if the
+    /// start is unknown, and then counting is off. [`Session::close_syscall_window`] ends the window.
     pub fn open_syscall_window(&mut self) -> Result<Option<u64>, CaptureError> {
         self.window = None;
         self.window = Window::open(&self.loaded.object)?;
         Ok(self.window.as_ref().map(Window::start_ns))
     }
 
-    /// What was counted in the window that is open, which ends; `None` if none is, or it is not known when it ended.
+    /// Ends the open window and returns its counts. `None` without an open window, or if its end is unknown.
     pub fn close_syscall_window(&mut self) -> Result<Option<SyscallCounts>, CaptureError> {
         self.window.take().map_or(Ok(None), |window| window.close(&self.loaded.object))
     }
@@ -507,12 +512,13 @@ impl Session {
         calls::open(&self.loaded.object, from)
     }
 
-    /// Passes on every entry of one of [`super::CALL_MAPS`], or of a map like the last of them: its key, and its value on each CPU, or its only one.
+    /// Passes on every entry of one of [`super::CALL_MAPS`], or of a map with the layout of the last one: the
+    /// key, and the value on each CPU or the only value.
     pub fn calls(&self, map: &str, sink: &mut EntrySink<'_>) -> Result<(), CaptureError> {
         calls::read(&self.loaded.object, map, sink)
     }
 
-    /// Mean time of a syscall of this process that does nothing (ns): it grows where programs look at syscalls.
+    /// Mean time of a trivial syscall of this process (ns). It grows when programs are attached to syscalls.
     pub fn time_of_a_call_ns(&self) -> f64 {
         syscall_windows::fastest_call_ns()
     }
@@ -527,7 +533,10 @@ impl Session {
         per_cpu(&self.loaded.object).iter().map(|cpu| number(cpu, UNCOUNTED_AT, 8)).sum()
     }
 
-    /// Tells from now on when a thread passes a place; an error says why that cannot be.
+    /// Records hits of a place from now on.
+    ///
+    /// # Errors
+    /// If the probe cannot be set, with the reason.
     pub fn arm_place(&mut self, at: &SpanPlace<'_>) -> Result<(), CaptureError> {
         self.spans.arm(&self.loaded.object, &self.uprobes, at)
     }
@@ -537,12 +546,15 @@ impl Session {
         self.spans.disarm(&self.loaded.object, (tgid, place));
     }
 
-    /// Takes away all probes of a process that is gone.
+    /// Removes all probes of a process that has exited.
     pub fn forget_places(&mut self, tgid: u32) {
         self.spans.forget(&self.loaded.object, tgid);
     }
 
-    /// Tells from now on how long tasks of a process wait for locks; an error says why that cannot be.
+    /// Records from now on how long tasks of a process wait for locks.
+    ///
+    /// # Errors
+    /// If the probes cannot be set, with the reason.
     pub fn arm_tasks(&mut self, at: &TaskPlaces<'_>) -> Result<(), CaptureError> {
         self.tasks.arm(&self.loaded.object, &self.uprobes, at)
     }
@@ -552,7 +564,7 @@ impl Session {
         self.tasks.are_being_removed(&self.uprobes, tgid)
     }
 
-    /// Takes the probes on a process's tasks away; gives which of them wait.
+    /// Removes the probes on a process's tasks. Returns the waiting tasks.
     pub fn disarm_tasks(&mut self, tgid: u32) -> Vec<Waiting> {
         self.tasks.disarm(&self.loaded.object, tgid)
     }
@@ -569,7 +581,7 @@ impl Session {
         self.links.clear();
     }
 
-    /// What was recorded and lost so far.
+    /// Returns the events recorded and lost so far.
     pub fn counters(&self) -> Counters {
         let mut counters = counters(&self.loaded.object);
         counters.records[SCHED_STREAM] = self.records.numbered();
@@ -581,7 +593,7 @@ impl Session {
         programs::skipped_runs(&self.loaded.object)
     }
 
-    /// What the programs cost in CPU time so far, and the clock that interrupts the target for samples.
+    /// CPU time of the programs so far, and of the clock that interrupts the target for samples.
     pub fn cost(&self) -> ProbeCost {
         let cpus = per_cpu(&self.loaded.object);
         let probes = std::array::from_fn(|probe| time_of(&cpus, probe));
@@ -603,7 +615,7 @@ fn per_cpu(object: &Object) -> Vec<Vec<u8>> {
     map.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY).ok().flatten().unwrap_or_default()
 }
 
-/// What one of the programs cost so far, on all CPUs.
+/// CPU time of one of the programs so far, on all CPUs.
 pub(super) fn probe_time(object: &Object, probe: usize) -> ProbeTime {
     time_of(&per_cpu(object), probe)
 }

@@ -1,8 +1,8 @@
-//! The main ring, `bpf/ring.h`: one part a CPU, slots of one size, read through memory maps.
+//! The main ring, `bpf/ring.h`: one part per CPU, with slots of one size, read through memory maps.
 //!
-//! A slot is read once its `complete` says that its record is whole. What a CPU has written is in its order;
-//! between CPUs, [`SlotRing::drain`] passes on the oldest first, so what a recorder finds that was long kept from its
-//! CPU is in order too.
+//! A slot is read once its `complete` marks its record as complete. Records of one CPU are in order.
+//! [`SlotRing::drain`] merges the CPUs by time, so the records are in order even if the recorder was
+//! preempted for long.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -25,14 +25,16 @@ const PLACE_AT: usize = 48;
 const READ_AT: usize = 64;
 /// Fewer make no ring: `SLOTS_SPARE` of them stay free.
 const SLOTS_MIN: u32 = 64;
-/// So often the kernel learns that slots are free: its CPU has to fetch that cache line anew each time.
+/// Number of read slots after which they are reported to the kernel as free. Each report costs the producing
+/// CPU a cache miss.
 const FREED_EVERY: u64 = 256;
 
-/// Slots are asked for so many records before they are read: they lie in the cache of the CPU that wrote them.
+/// Number of records by which slots are prefetched: they are in the cache of the CPU that wrote them.
 const FETCHED_AHEAD: u64 = 6;
 
-/// Parts of the main ring: one for each CPU that is online when the programs are loaded, and a few smaller ones for CPUs that come
-/// online for the first time later. A possible CPU that stays offline takes one [`ENDS_BYTES`] and nothing else.
+/// Parts of the main ring: one per CPU that is online when the programs are loaded, and some smaller ones for
+/// CPUs that come online for the first time later. A possible CPU that stays offline only takes
+/// [`ENDS_BYTES`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     /// One more than the highest number of a possible CPU.
@@ -41,7 +43,7 @@ pub(super) struct Layout {
     pub places: u32,
     /// log2 of the slots of such a part.
     pub slots_bits: u32,
-    /// Parts for CPUs that come online later; a kernel program claims them (`bpf/common.h`).
+    /// Parts for CPUs that come online later. A BPF program claims them (`bpf/common.h`).
     pub spares: u32,
     /// log2 of the slots of such a part.
     pub spare_bits: u32,
@@ -86,7 +88,7 @@ impl Layout {
         u64::from(nth << self.slots_bits) | u64::from(nth + 1) << 32 | u64::from(self.slots_bits) << 48
     }
 
-    /// The slots of a place; `None` for 0, and for what lies outside the ring.
+    /// Returns the slots of a place. `None` for 0, and for places outside the ring.
     fn span(self, place: u64) -> Option<Span> {
         let (first, bits) = (place as u32, (place >> 48) as u32);
         let slots = 1u32.checked_shl(bits)?;
@@ -174,12 +176,12 @@ impl SlotRing {
         }
     }
 
-    /// The slots of a CPU; none if no program needed any on it.
+    /// Returns the slots of a CPU. `None` if no program has used them yet.
     fn span(&self, cpu: u32) -> Option<Span> {
         self.layout.span(self.word(cpu, PLACE_AT).load(Ordering::Acquire))
     }
 
-    /// The next [`SlotRing::drain`] passes on what is there now.
+    /// Limits the next [`SlotRing::drain`] to the records that exist now.
     pub fn mark(&mut self) {
         self.marked = Some((0..self.layout.cpus).map(|cpu| self.taken(cpu)).collect());
     }
@@ -193,7 +195,7 @@ impl SlotRing {
         (0..self.layout.cpus).map(fill).fold(0.0, f64::max)
     }
 
-    /// Switches and wakeups that were numbered so far, lost ones included; modulo 2³² a CPU.
+    /// Number of switches and wakeups so far, including lost ones. Counted modulo 2³² per CPU.
     pub fn numbered(&self) -> u64 {
         self.next_numbers().map(u64::from).sum()
     }
@@ -209,9 +211,10 @@ impl SlotRing {
         cpus.iter().all(|cpu| u32::from(*cpu) < self.layout.cpus && known(u32::from(*cpu)))
     }
 
-    /// Passes on what is there now, or was at [`SlotRing::mark`], the oldest of all CPUs first: not what comes meanwhile, because a
-    /// busy producer would never let a reader catch up. What is being written when we come to it, and all of its CPU behind it, waits
-    /// for the next call. Returns how many records.
+    /// Passes on the records that exist now, or existed at [`SlotRing::mark`], merged by time over all CPUs.
+    /// Later records are left for the next call, because a busy producer would never let a reader catch up.
+    /// An incomplete record, and all later ones of its CPU, also wait for the next call. Returns the number
+    /// of records.
     pub fn drain(&mut self, sink: &mut dyn FnMut(&[u8])) -> usize {
         if self.marked.is_none() {
             self.mark();
@@ -315,7 +318,7 @@ struct Part {
     position: u64,
     /// Up to here the kernel knows.
     freed: u64,
-    /// What is there now ends here.
+    /// End of the records that exist now.
     end: u64,
     span: Span,
 }
@@ -356,7 +359,7 @@ mod tests {
         ring
     }
 
-    /// What `claim_place` of `bpf/common.h` does for the `nth` CPU that comes online later, from 0.
+    /// Does the same as `claim_place` of `bpf/common.h` for the `nth` CPU that comes online later, from 0.
     fn claim(ring: &SlotRing, cpu: u32, nth: u32) {
         let Layout { places, slots_bits, spare_bits, .. } = ring.layout;
         let first = u64::from((places << slots_bits) + (nth << spare_bits));
@@ -364,7 +367,7 @@ mod tests {
         ring.word(cpu, PLACE_AT).store(place, Ordering::Release);
     }
 
-    /// Takes the next slot for a record of this time; whole or not yet.
+    /// Takes the next slot for a record of this time, complete or not.
     fn put(ring: &SlotRing, cpu: u32, at_ns: u64, whole: bool) -> u64 {
         let position = ring.taken(cpu);
         ring.word(cpu, 0).store(position + 1, Ordering::Release);
@@ -465,7 +468,7 @@ mod tests {
     #[test]
     fn numbers_are_summed_over_cpus() {
         let ring = ring(2, 64);
-        // Beside the number is what else the programs keep there.
+        // The upper half of the word has other state of the programs.
         ring.word(0, NEXT_SEQ_AT).store(7 | 5 << 32, Ordering::Relaxed);
         ring.word(1, NEXT_SEQ_AT).store(3, Ordering::Relaxed);
         assert_eq!(ring.numbered(), 10);

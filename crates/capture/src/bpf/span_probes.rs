@@ -23,11 +23,11 @@ pub struct SpanPlace<'a> {
     pub file: &'a Path,
     /// Offset of the instruction in the file.
     pub offset: u64,
-    /// That of the semaphore that is to be raised; 0: none.
+    /// Offset of the semaphore to raise. 0 for none.
     pub semaphore: u64,
     /// Passes in a second beyond which it falls silent.
     pub per_second_max: u32,
-    /// Only passes with such arguments are told.
+    /// Only hits with such arguments are recorded.
     pub condition: Option<&'a Condition>,
 }
 
@@ -81,14 +81,14 @@ impl SpanProbes {
         }
     }
 
-    /// Takes away all of a process that is gone.
+    /// Removes all probes of a process that has exited.
     pub fn forget(&mut self, object: &Object, tgid: u32) {
         let of_it = self.0.range((tgid, 0)..=(tgid, u32::MAX));
         let places: Vec<u32> = of_it.map(|((_, place), _)| *place).collect();
         places.into_iter().for_each(|place| self.disarm(object, (tgid, place)));
     }
 
-    /// Detaches all probes; none records anything from now on.
+    /// Detaches all probes. Nothing is recorded from then on.
     pub fn clear(&mut self, object: &Object) {
         let places: Vec<(u32, u32)> = self.0.keys().copied().collect();
         places.into_iter().for_each(|place| self.disarm(object, place));

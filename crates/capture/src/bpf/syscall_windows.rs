@@ -1,5 +1,5 @@
-//! Windows in which syscalls are counted (`bpf/calls.h`): opening one, and reading what was counted.
-//! When they are opened, and for how long, is decided elsewhere.
+//! Windows in which syscalls are counted (`bpf/calls.h`): opens a window and reads its counts. The caller
+//! decides on the windows.
 
 use std::os::fd::AsRawFd;
 use std::time::Instant;
@@ -15,28 +15,28 @@ use crate::lower::now;
 const PROGRAM: &str = "on_call_end";
 /// The moment of opening or closing is known to half of this, else the window is given up (ns).
 const DOUBT_MAX_NS: u64 = 20_000;
-/// Fewer timed runs say too little of the mean.
+/// Minimum number of timed runs for a usable mean.
 const TIMED_MIN: u64 = 16;
 
 /// A window that is open.
 pub(super) struct Window {
     start_ns: u64,
-    /// What the program had cost until then.
+    /// Cost of the program before the window.
     before: ProbeTime,
     /// Dropping it detaches the program.
     link: Link,
 }
 
-/// What was counted in a window.
+/// The counts of a window.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SyscallCounts {
     /// When it began (ns of CLOCK_MONOTONIC).
     pub start_ns: u64,
     /// When it ended.
     pub end_ns: u64,
-    /// Mean time of the program in it (ns); `None` if too few of its runs were timed.
+    /// Mean time of the program in the window (ns). `None` if too few of its runs were timed.
     pub program_ns: Option<f64>,
-    /// What the maps held.
+    /// Content of the maps.
     pub entries: Vec<CallEntry>,
 }
 
@@ -45,7 +45,7 @@ pub struct SyscallCounts {
 pub struct CallCost {
     /// In all (ns).
     pub call_ns: f64,
-    /// Of that, in the program as it times itself (ns).
+    /// The part of `call_ns` that the program measures itself (ns).
     pub program_ns: Option<f64>,
 }
 
@@ -58,8 +58,8 @@ impl CallCost {
 }
 
 impl Window {
-    /// Attaches the program, and opens the window. `None` if this process was kept from its CPU meanwhile: when the
-    /// window began is not known.
+    /// Attaches the program, and opens the window. `None` if this process was preempted during the call,
+    /// because then the start is not known precisely.
     pub fn open(object: &Object) -> Result<Option<Window>, CaptureError> {
         let link = programs::attach_one(object, PROGRAM)?;
         let before = session::probe_time(object, SYSCALL_PROBE);
@@ -90,7 +90,7 @@ impl Window {
     }
 }
 
-/// From now on calls are counted, or not; gives the moment, if it is known well enough.
+/// Turns counting on or off. Returns the time of the change, if it is known precisely enough.
 fn set(object: &Object, open: bool) -> Result<Option<u64>, CaptureError> {
     let gate = calls::gate(object)?; // to find it takes longer than the moment may be in doubt
     let before = now();
@@ -99,7 +99,7 @@ fn set(object: &Object, open: bool) -> Result<Option<u64>, CaptureError> {
     Ok((doubt_ns <= DOUBT_MAX_NS).then(|| before.0.saturating_add(doubt_ns / 2)))
 }
 
-/// Of the runs between two looks.
+/// Mean time of the runs between two reads (ns).
 fn mean_ns(before: &ProbeTime, after: &ProbeTime) -> Option<f64> {
     let timed = after.timed_runs.saturating_sub(before.timed_runs);
     (timed >= TIMED_MIN).then(|| after.timed_ns.saturating_sub(before.timed_ns) as f64 / timed as f64)
@@ -128,7 +128,7 @@ pub(super) fn fastest_call_ns() -> f64 {
     fastest(|| (a_round_ns(), ())).0
 }
 
-/// Of several rounds the one that took the least time, with what was seen in it.
+/// Returns the fastest of several rounds, with its observations.
 fn fastest<T>(round: impl Fn() -> (f64, T)) -> (f64, T) {
     const ROUNDS: usize = 7;
     let mut best = round();
@@ -144,11 +144,11 @@ fn fastest<T>(round: impl Fn() -> (f64, T)) -> (f64, T) {
 /// Mean time of a call (ns).
 fn a_round_ns() -> f64 {
     const CALLS: u32 = 1000;
-    // Of a descriptor: what it is, is asked too.
+    // lseek on an open device: fast, and takes a descriptor like most syscalls.
     let Ok(file) = std::fs::File::open("/dev/null") else { return 0.0 };
     let began = Instant::now();
     for _ in 0..CALLS {
-        // SAFETY: the descriptor is open; nothing is read or written.
+        // SAFETY: the descriptor is open, and nothing is read or written.
         unsafe { libc::lseek(file.as_raw_fd(), 0, libc::SEEK_CUR) };
     }
     began.elapsed().as_nanos() as f64 / f64::from(CALLS)

@@ -17,13 +17,13 @@ use crate::lower;
 pub struct WaitPlace {
     /// Offset of the instruction in the file.
     pub offset: u64,
-    /// The register that says which task it is.
+    /// The register that identifies the task.
     pub task: u8,
-    /// The register with the address of what it waits for.
+    /// The register with the address of the awaited object.
     pub object: u8,
 }
 
-/// Where tasks of a process wait, and what is read there.
+/// The wait sites of a process, and the data read there.
 #[derive(Clone, Copy, Debug)]
 pub struct TaskPlaces<'a> {
     /// The process.
@@ -36,9 +36,9 @@ pub struct TaskPlaces<'a> {
     pub goes_on: &'a [u64],
     /// The register that has the address of a record of it there,
     pub woken: u8,
-    /// in which so many bytes on is which it is.
+    /// and the offset of its task id in that record (bytes).
     pub woken_task_at: u32,
-    /// Passes in a second beyond which nothing more is told.
+    /// Hits per second beyond which recording stops.
     pub per_second_max: u32,
 }
 
@@ -49,7 +49,7 @@ pub struct Waiting {
     pub since: Timestamp,
     /// For what.
     pub object: u64,
-    /// Id of the stack with which it began; 0 for none.
+    /// Id of the stack at the begin of the wait. 0 for none.
     pub stack: u64,
     /// The thread that it was on then.
     pub tid: u32,
@@ -67,7 +67,7 @@ pub(super) struct TaskProbes {
 const PROGRAM: &str = "on_task";
 const GUARDS: &str = "task_guards";
 const WAITS: &str = "task_waits";
-/// `struct task_guard`: where what user space says is, and its size.
+/// `struct task_guard`: offsets of the fields that user space writes, and its size.
 const LIMIT_AT: usize = 12;
 const GENERATION_AT: usize = 20;
 const OPENED_AT: usize = 24;
@@ -78,12 +78,12 @@ const GUARD_BYTES: usize = 40;
 const TGID_AT: usize = 8;
 /// `struct task_waiting`.
 const WAITING_BYTES: usize = 32;
-/// `TASK_WAITS` and `TASK_GOES_ON` in `bpf/tasks.h`; the registers are above them.
+/// `TASK_WAITS` and `TASK_GOES_ON` in `bpf/tasks.h`. The registers are in higher bits.
 const BEGINS: u64 = 0;
 const GOES_ON: u64 = 1;
 
 impl TaskProbes {
-    /// Puts the probes: all waits are told from now on.
+    /// Sets the probes. All waits are recorded from now on.
     pub fn arm(
         &mut self,
         object: &Object,
@@ -103,7 +103,8 @@ impl TaskProbes {
         Ok(())
     }
 
-    /// Takes those of a process away; gives who waits there, as far as that began while they were there.
+    /// Removes the probes of a process. Returns the tasks whose wait began with the probes in place and goes
+    /// on.
     pub fn disarm(&mut self, object: &Object, tgid: u32) -> Vec<Waiting> {
         let Some((attached, generation)) = self.links.remove(&tgid) else { return Vec::new() };
         drop(attached);
@@ -130,7 +131,7 @@ impl TaskProbes {
         uprobes.is_being_removed(PROGRAM, tgid, 0)
     }
 
-    /// Detaches all probes; none records anything from now on.
+    /// Detaches all probes. Nothing is recorded from then on.
     pub fn clear(&mut self, object: &Object) {
         let processes: Vec<u32> = self.links.keys().copied().collect();
         for tgid in processes {

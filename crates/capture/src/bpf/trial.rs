@@ -1,17 +1,18 @@
-//! What a thing costs that was tried out many times.
+//! Cost of an operation, from repeated measurements.
 
 /// The cost of one (ns).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Trial {
-    /// The median: what else happens meanwhile, of the host's or of other devices', is longer or rare.
+    /// The median: interference by the host or other devices only makes measurements longer, or is rare.
     pub median_ns: f64,
     /// Half the width of the 95 % interval of that.
     pub error_ns: f64,
 }
 
 impl Trial {
-    /// Of what each try took (ns), with the ranks between which the median lies in 95 of 100 cases (binomial, by its normal
-    /// approximation; Conover, Practical Nonparametric Statistics, §3.2). `None`: no tries.
+    /// From the times of the measurements (ns). The interval has the ranks between which the median lies with
+    /// 95 % probability (binomial, by its normal approximation; Conover, Practical Nonparametric Statistics,
+    /// §3.2). `None` without measurements.
     pub fn of(tries_ns: &mut [f64]) -> Option<Trial> {
         tries_ns.sort_unstable_by(f64::total_cmp);
         let last = tries_ns.len().checked_sub(1)?;
@@ -28,7 +29,7 @@ impl Trial {
         }
     }
 
-    /// So many of it, whose errors are one: they were tried together.
+    /// Cost of `count` operations. Their errors add up, because they share one measurement.
     pub fn times(self, count: u64) -> Trial {
         Trial { median_ns: self.median_ns * count as f64, error_ns: self.error_ns * count as f64 }
     }

@@ -1,5 +1,5 @@
-//! The tables by which the kernel programs walk user stacks (`bpf/stacks.h`, `bpf/unwind.h`): rows of every
-//! binary in one array, and for each process its executable mappings.
+//! Tables by which the BPF programs unwind user stacks (`bpf/stacks.h`, `bpf/unwind.h`). One array has the
+//! rows of every binary. Each process has its executable mappings.
 
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -18,11 +18,11 @@ pub struct MappedRows {
     pub start: u64,
     /// Behind the last.
     pub end: u64,
-    /// What to take off an address to get a row's pc.
+    /// Subtracted from an address to get a row's pc.
     pub base: u64,
     /// As [`UnwindTables::add_rows`] gave it.
     pub first_row: u32,
-    /// How many; 0: frame pointers only; [`ROWS_PENDING`]: they are being made.
+    /// Number of rows. 0 for frame pointers only. [`ROWS_PENDING`] while the table is being made.
     pub rows: u32,
 }
 
@@ -39,7 +39,7 @@ pub struct UnwindTables {
     value: Vec<u8>,
 }
 
-// The mapping belongs to this value alone; the kernel only reads what `processes` points it to.
+// The mapping belongs to this value alone. The kernel only reads rows that `processes` references.
 unsafe impl Send for UnwindTables {}
 
 const HEAD_BYTES: usize = 16;
@@ -80,23 +80,24 @@ impl UnwindTables {
         })
     }
 
-    /// Adds a binary's rows; gives the number of the first, or `None` if there is no room left.
+    /// Adds a binary's rows. Returns the number of the first one. `None` if the array is full.
     pub fn add_rows(&mut self, rows: impl ExactSizeIterator<Item = u64>) -> Option<u32> {
         let (first, count) = (self.used, rows.len());
         if count > self.capacity - self.used {
             return None;
         }
         for (index, row) in rows.take(count).enumerate() {
-            // SAFETY: below the capacity, as just checked; nobody reads these rows before a process names them.
+            // SAFETY: below the capacity, as just checked. These rows are not read before a process
+            // references them.
             unsafe { self.array.add(first + index).write_volatile(row) };
         }
         self.used += count;
         u32::try_from(first).ok()
     }
 
-    /// Tells all executable mappings of a process, in any order; replaces what was told before. Beyond
-    /// [`MAPPINGS_MAX`] those with rows stay. `lent`: the row that says on what frame code without rows may run; 0: none
-    /// does. `false`: some did not fit.
+    /// Sets all executable mappings of a process, in any order, replacing earlier ones. If there are more
+    /// than [`MAPPINGS_MAX`], mappings with rows are kept first. `lent`: the row for the frame on which code
+    /// without rows may run, 0 for none. Returns `false` if some mappings did not fit.
     pub fn set_process(
         &mut self,
         tgid: u32,
@@ -111,7 +112,8 @@ impl UnwindTables {
         kept.sort_by_key(|mapping| mapping.start);
         self.value.clear();
         self.value.extend((kept.len() as u32).to_ne_bytes());
-        // 0 is none; the walker takes a row that it found under another generation for another process's.
+        // 0 means none. If a row was found under another generation, the unwinder treats it as another
+        // process's.
         self.generation = self.generation.checked_add(1).unwrap_or(1);
         self.value.extend(self.generation.to_ne_bytes());
         self.value.extend(lent.to_ne_bytes());
@@ -129,9 +131,9 @@ impl UnwindTables {
         Ok(kept.len() == mappings.len())
     }
 
-    /// The process is gone, or its memory is.
+    /// Drops a process that has exited or replaced its memory.
     pub fn forget(&mut self, tgid: u32) {
-        // It may never have been told, or a program may have forgotten it already.
+        // The map may lack the process, or a BPF program may have removed it already.
         let _ = self.processes.delete(&tgid.to_ne_bytes());
     }
 }

@@ -1,9 +1,9 @@
-//! Attaching a program to instructions of one process, in the form that the kernel offers.
+//! Attaches a program to instructions of one process, in the form that the kernel supports.
 //!
-//! From Linux 6.6 on one link holds many probes and needs no right beyond those that a recorder keeps. Before, and where such links
-//! miss threads ([`has_reliable_links`]), each probe is a perf
-//! event of its own with the program behind a link (5.15); opening one takes CAP_SYS_ADMIN ([`EventOpener`]). Both forms follow all
-//! threads of one process, without the processes that it starts, and end with the recorder.
+//! From Linux 6.6 on one link holds many probes, and needs only privileges that a recorder keeps. Before, and
+//! where such links miss threads ([`has_reliable_links`]), each probe is a perf event of its own with a link
+//! for the program (5.15). Opening such an event needs CAP_SYS_ADMIN ([`EventOpener`]). Both forms follow all
+//! threads of one process without its children, and end with the recorder.
 
 use std::ffi::CString;
 use std::io;
@@ -53,7 +53,7 @@ pub(super) enum Form {
 }
 
 impl ProbeForm {
-    /// The form on the kernel with these types; `None` if it has none.
+    /// Returns the form for the kernel with these types. `None` if it has none.
     pub(super) fn on(self, types: &KernelTypes) -> Option<Form> {
         let has_multi = types.has_function(MULTI_LINK) && has_reliable_links();
         match self {
@@ -88,7 +88,7 @@ fn misses_threads(release: &str) -> bool {
 pub(super) struct Point {
     /// In the file.
     pub offset: u64,
-    /// Offset of the semaphore to be raised; 0: none.
+    /// Offset of the semaphore to raise. 0 for none.
     pub semaphore: u64,
     /// The number by which the program knows the instruction.
     pub cookie: u64,
@@ -189,7 +189,7 @@ impl Uprobes {
         let program = object.progs_mut().find(|program| program.name() == place.program);
         let program = program.ok_or_else(|| failed(format!("no program {}", place.program)))?;
         if !program.autoload() {
-            return Err(failed("this kernel cannot tell probes at functions apart (Linux 5.15 can)"));
+            return Err(failed("this kernel does not distinguish probes at functions (Linux 5.15 does)"));
         }
         // Else each pass would be recorded twice.
         self.remover.wait_for(place.key());
@@ -203,7 +203,7 @@ impl Uprobes {
         Ok(attached)
     }
 
-    /// On an error, what is attached already is in `attached`.
+    /// On an error, `attached` has the probes attached so far.
     fn attach_each(
         &self,
         program: &ProgramMut<'_>,
@@ -263,7 +263,7 @@ struct Removals {
 #[derive(Default)]
 struct RemovalState {
     in_progress: Vec<Key>,
-    /// Of the thread, which is started with the first removal.
+    /// Sender to the thread, which is started with the first removal.
     sender: Option<Sender<Removal>>,
 }
 
@@ -351,8 +351,9 @@ fn attach_many(program: &ProgramMut<'_>, place: &Place<'_>) -> Result<Link, Capt
     link.map_err(|error| failed(messages::reason(&error)))
 }
 
-/// The event of the instruction at `offset` of a file, without the path; `semaphore`: offset of what is to be raised, or 0. It is not
-/// inherited: the kernel filters by the process's memory, which all threads share.
+/// The event of the instruction at `offset` of a file, without the path. `semaphore`: offset of the semaphore
+/// to raise, or 0. The event is not inherited, because the kernel filters by the process's memory, which all
+/// threads share.
 pub(crate) fn event_attr(event_type: u32, (offset, semaphore): (u64, u64)) -> Attr {
     const SEMAPHORE_SHIFT: u32 = 32;
     let mut attr = Attr::new(event_type, semaphore << SEMAPHORE_SHIFT);
@@ -366,7 +367,7 @@ pub(crate) fn event_type() -> Option<u32> {
     number.trim().parse().ok()
 }
 
-/// The threads of a process, the first one first: it lives longest as a rule.
+/// Returns the threads of a process, the first one first, because it usually lives longest.
 fn threads(tgid: u32) -> impl Iterator<Item = i32> {
     let tasks = std::fs::read_dir(format!("/proc/{tgid}/task")).into_iter().flatten();
     let others = tasks.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());

@@ -5,7 +5,7 @@ use std::io;
 use super::{Finding, State, good, paranoid_remedy};
 use crate::bpf::{Counter, USUAL};
 
-/// What one counter said: its count, or why it could not be opened.
+/// The result for one counter: its count, or why it could not be opened.
 type Answer = (&'static str, io::Result<u64>);
 
 /// Tries all of them.

@@ -8,8 +8,8 @@ use holdup_events::recording::Rung;
 /// The name of the check that loading the programs decides.
 const CHECK: &str = "bpf-programs";
 
-/// As [`examine`], and loads every BPF program that a recording may have: what this kernel makes of each.
-/// Takes about a second. Where a cheaper check already says that BPF is not available, nothing is loaded.
+/// Like [`examine`], and also loads every BPF program that a recording may have, to get the kernel's result.
+/// Takes about a second. If a cheaper check shows that BPF is not available, no program is loaded.
 pub fn examine_programs() -> (Vec<Check>, Examination) {
     let mut checks = examine();
     if best_rung(&checks).0 != Rung::Bpf {
@@ -48,7 +48,7 @@ fn finding(examined: &Result<Examination, CaptureError>) -> Finding {
         return (State::Ok, format!("all {all} BPF programs of a recording load"), String::new());
     }
     let what = format!(
-        "{loaded} of {all} BPF programs load; missing: {} (`holdup doctor --programs` says why)",
+        "{loaded} of {all} BPF programs load, missing: {} (`holdup doctor --programs` prints the reasons)",
         missing.join(", ")
     );
     (State::Degraded, what, String::new())

@@ -1,4 +1,4 @@
-//! The things that the doctor tries, one function each; nothing is left behind.
+//! The doctor's checks, one function each. They leave nothing behind.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::{fs, io};
@@ -22,8 +22,8 @@ impl BpfAttr {
     }
 
     fn call(&self, command: libc::c_int) -> io::Result<OwnedFd> {
-        // SAFETY: the kernel reads ATTR_BYTES behind a valid pointer, and what the fields point at, which
-        // the callers keep alive; it keeps nothing.
+        // SAFETY: the kernel reads ATTR_BYTES at a valid pointer, and the memory that the fields point at,
+        // which the callers keep alive. It keeps no pointer.
         let fd = unsafe { libc::syscall(libc::SYS_bpf, command, self.0.as_ptr(), self.0.len()) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
@@ -135,14 +135,14 @@ pub fn tracepoint_id(name: &str) -> Option<u32> {
         .find_map(|root| fs::read_to_string(format!("{root}/events/{name}/id")).ok()?.trim().parse().ok())
 }
 
-/// What the kernel tells of time that the hypervisor took.
+/// The kernel's report of steal time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Steal {
     /// There is no hypervisor.
     NoHypervisor,
-    /// Some was told.
+    /// Some was reported.
     Told,
-    /// None was told since boot.
+    /// None was reported since boot.
     Silent,
 }
 

@@ -40,7 +40,7 @@ fn explain(pid: u32, owner: Option<u32>, user: u32) -> String {
     let unknown = format!("{whose}, so the waits of its threads are not known");
     match user {
         ROOT => unknown,
-        _ => format!("{unknown}; `sudo holdup attach {pid}` sees them"),
+        _ => format!("{unknown} (`sudo holdup attach {pid}` sees them)"),
     }
 }
 

@@ -5,7 +5,7 @@ use super::{Attached, Linux, Source};
 /// See the module.
 pub const SOURCE: Source = Source {
     name: "allocations",
-    summary: "a sample of the bytes allocated, with stacks, and when and by whom they are freed",
+    summary: "a sample of the bytes allocated, with the stacks of allocation and free",
     programs: &["on_allocated", "on_freed"],
     since: Linux(5, 15),
     attached: Attached::AtMarkers,

@@ -5,7 +5,7 @@ use super::{Attached, Linux, Source};
 /// See the module.
 pub const SOURCE: Source = Source {
     name: "cpu-samples",
-    summary: "what runs, sampled by the CPU clock",
+    summary: "running threads, sampled by the CPU clock",
     programs: &["on_sample"],
     since: Linux(5, 15),
     attached: Attached::BySession,

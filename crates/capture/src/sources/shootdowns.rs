@@ -5,7 +5,7 @@ use super::{Attached, Linux, Source};
 /// See the module.
 pub const SOURCE: Source = Source {
     name: "shootdowns",
-    summary: "who has other CPUs forget translations of addresses, and who is interrupted for it",
+    summary: "TLB shootdowns, by sender and by interrupted CPU",
     programs: &[
         "on_tlb_flush",
         "on_call_interrupt",

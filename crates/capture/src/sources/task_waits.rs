@@ -6,9 +6,9 @@ use super::{Attached, Linux, Source};
 /// See the module.
 pub const SOURCE: Source = Source {
     name: "task-waits",
-    summary: "waits of a runtime's tasks for locks, such as goroutines' for a sync.Mutex: who, for which, since when, and who let it go",
+    summary: "lock waits of a runtime's tasks, such as goroutines at a sync.Mutex: task, lock, start, and the task that released it",
     programs: &["on_task"],
     since: Linux(5, 15),
     attached: Attached::AtFunctions,
-    without: "locks that goroutines wait for are known only by who wakes the threads that idle meanwhile",
+    without: "locks that goroutines wait for are known only by the wakers of idle threads",
 };

@@ -180,10 +180,10 @@ impl Told {
 
     /// Limits of `format`, as a sentence without the last full stop.
     pub fn limits(&self, format: &str) -> String {
-        let wakes = if self.wakeups > 0 { "" } else { ", nor who wakes them" };
+        let wakes = if self.wakeups > 0 { "" } else { ", and has no wakeups" };
         match (self.switched, self.missing_switches, self.is_untimed()) {
             (true, 0, _) => {
-                format!("{format}: running times are exact, but it does not tell why threads wait{wakes}")
+                format!("{format}: running times are exact, but it has no wait reasons{wakes}")
             }
             (true, missing, _) => format!(
                 "{format}: {missing} context switches are missing, so running times are not known where they are; it does not tell why \

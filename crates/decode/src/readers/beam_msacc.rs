@@ -62,8 +62,7 @@ impl Reader for Format {
         Ok(Facts {
             span: (Timestamp(0), Timestamp(longest)),
             rung: Rung::Proc,
-            limits: "microstate accounting: it has sums alone, so when a thread was in which state is not known; each \
-                     is shown running first, then asleep"
+            limits: "microstate accounting: it has only sums, so the times of states are not known: each thread is shown running first, then asleep"
                 .to_owned(),
             sources: vec![SourceState {
                 name: SOURCE.to_owned(),

@@ -66,7 +66,7 @@ impl Reader for Format {
             span: told.span,
             rung: Rung::Proc,
             limits: format!(
-                "trace events{}: they tell spans, not when threads had a CPU",
+                "trace events{}: they have spans, but not the times on CPUs",
                 runtime.map(|runtime| format!(" of {runtime}")).unwrap_or_default()
             ),
             sources: vec![SourceState {

@@ -49,19 +49,19 @@ impl Reader for Format {
         let mut missing = Vec::new();
         if !safepoints.named_late() {
             let late =
-                "who came late to a safepoint is not in it; -Xlog:safepoint*=trace:file=F:tn,tid tells";
+                "latecomers to safepoints are not in it: -Xlog:safepoint*=trace:file=F:tn,tid records them";
             missing.push(late.to_owned());
         }
         if safepoints.unmeasured() > 0 {
             let count = safepoints.unmeasured();
             missing
-                .push(format!("lengths and pauses of {count} collections are not in it; -Xlog:gc* has them"));
+                .push(format!("durations and pauses of {count} collections are not in it: -Xlog:gc* records them"));
         }
         let told = safepoints.finish(SOURCE, sink)?;
         Ok(Facts {
             span: told.span,
             rung: Rung::Proc,
-            limits: "HotSpot's own log: it tells safepoints and collections, not when threads had a CPU"
+            limits: "HotSpot's own log: it has safepoints and collections, but not the times on CPUs"
                 .to_owned(),
             sources: vec![SourceState {
                 name: SOURCE.to_owned(),

@@ -344,7 +344,7 @@ fn limits(allocations: Option<bool>, has_samples: bool) -> String {
                 .to_owned(),
         );
     }
-    format!("a flight recording: {}; when threads had a CPU is not known", parts.join("; "))
+    format!("a flight recording: {}. Times on CPUs are not known", parts.join("; "))
 }
 
 /// Types of measurement events that are not imported, the most frequent first. `None` if there are none.

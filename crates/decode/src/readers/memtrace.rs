@@ -35,7 +35,7 @@ const WORDS_MAX: u64 = 1 << 48;
 
 impl Reader for Format {
     fn info(&self) -> Info {
-        Info { name: "memtrace", summary: "Allocations of an OCaml program, drawn by memtrace (.ctf)" }
+        Info { name: "memtrace", summary: "Allocations of an OCaml program, sampled by memtrace (.ctf)" }
     }
 
     fn recognises(&self, bytes: &[u8]) -> bool {
@@ -92,7 +92,7 @@ impl Course {
             .filter(|(_, said)| *said == Said::Info)
             .and_then(|_| packets::Info::read(&header, &mut events))
             .ok_or(ReadError::Broken {
-                what: "its first packet says nothing about the program",
+                what: "its first packet does not describe the program",
                 offset: 0,
             })?;
         if !(info.rate > 0.0 && info.rate <= 1.0 && matches!(info.word_bits, 32 | 64)) {

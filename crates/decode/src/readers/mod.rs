@@ -24,7 +24,7 @@ pub struct Info {
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum ReadError {
     /// No reader knows it.
-    #[error("no format that holdup reads; it reads {formats}")]
+    #[error("not a format that holdup reads: it reads {formats}")]
     Unrecognised {
         /// The names of those it reads.
         formats: String,

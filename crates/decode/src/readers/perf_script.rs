@@ -55,15 +55,15 @@ fn facts(text: Text<'_>, told: Told) -> Facts {
     if told.samples == 0 {
         missing.push("no samples of a clock or of cycles".to_owned());
     } else if told.is_untimed() {
-        missing.push("its samples do not stand for time: running times cannot be estimated".to_owned());
+        missing.push("its samples are not proportional to time: running times cannot be estimated".to_owned());
     } else if told.periods_vary {
-        missing.push("its samples stand for unequal times; counted as equal".to_owned());
+        missing.push("its samples represent unequal times, counted as equal".to_owned());
     }
     if text.other_samples.get() > 0 {
         missing.push(format!("{} samples of other events are left out", text.other_samples.get()));
     }
     if !text.has_processes {
-        missing.push("processes are not told (perf script -F +pid): each thread stands alone".to_owned());
+        missing.push("it has no process ids (perf script -F +pid): each thread counts as a process".to_owned());
     }
     let sources = vec![
         SourceState {

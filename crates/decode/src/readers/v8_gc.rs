@@ -55,8 +55,7 @@ impl Reader for Format {
         Ok(Facts {
             span: told.span,
             rung: Rung::Proc,
-            limits: "V8's own lines about its collections: only pauses, not when threads had a CPU; ends are known \
-                     to 1 ms, and each isolate counts from its own start"
+            limits: "V8's own lines about its collections: only pauses, no times on CPUs. Their ends have a resolution of 1 ms, and each isolate counts from its own start"
                 .to_owned(),
             sources: vec![SourceState {
                 name: SOURCE.to_owned(),

@@ -86,7 +86,7 @@ fn collections_of_zgc_without_a_length_are_counted() {
     let trace = &import.trace;
     let names: Vec<_> = trace.marks.iter().map(|mark| trace.told_name(mark.name).text.to_string()).collect();
     assert_eq!(names, ["Garbage Collection", "Garbage Collection"]);
-    assert!(import.facts.sources[0].missing.contains("lengths and pauses of 2 collections are not in it"));
+    assert!(import.facts.sources[0].missing.contains("durations and pauses of 2 collections are not in it"));
     let value = |wanted: &str| {
         let rows = trace.counters.iter().filter(|row| &*trace.told_name(row.name).text == wanted);
         rows.map(|row| row.value).collect::<Vec<_>>()

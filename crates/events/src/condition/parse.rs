@@ -118,7 +118,7 @@ impl Parser<'_> {
         };
         // Both parsers would take a sign of their own.
         let read = read.ok().filter(|_| !digits.contains(['+', '-'])).map(|value| sign * i128::from(value));
-        let value = read.ok_or_else(|| format!("'{word}' is no number; write 4096, -1 or 0x1000"))?;
+        let value = read.ok_or_else(|| format!("'{word}' is not a number: write 4096, -1 or 0x1000"))?;
         let bits = u32::from(width.bytes) * 8;
         let (least, most) = match width.is_signed {
             true => (-(1i128 << (bits - 1)), (1i128 << (bits - 1)) - 1),
@@ -154,7 +154,7 @@ fn parse_width(text: &str) -> Result<Width, String> {
         Some("16") => 2,
         Some("32") => 4,
         Some("64") => 8,
-        _ => return Err(format!("'{text}' is no type; there are s8 to s64 and u8 to u64")),
+        _ => return Err(format!("'{text}' is not a type: there are s8 to s64 and u8 to u64")),
     };
     Ok(Width { bytes, is_signed })
 }

@@ -31,13 +31,13 @@ pub enum RecordingError {
         path: PathBuf,
     },
     /// Something else is there.
-    #[error("{}: not a recording, and in the way; choose another name", path.display())]
+    #[error("{}: exists and is not a recording: choose another name", path.display())]
     InTheWay {
         /// Where.
         path: PathBuf,
     },
     /// A newer holdup wrote it.
-    #[error("{}: written by holdup {holdup} in format {found}; this holdup reads up to format {known}: use the newer one", path.display())]
+    #[error("{}: written by holdup {holdup} in format {found}, this holdup reads up to format {known}: use the newer one", path.display())]
     Newer {
         /// Where.
         path: PathBuf,
@@ -57,7 +57,7 @@ pub enum RecordingError {
         reason: String,
     },
     /// Still being written.
-    #[error("{}: is being recorded right now; wait until that ends", path.display())]
+    #[error("{}: is being recorded right now: wait until it is finished", path.display())]
     Busy {
         /// Where.
         path: PathBuf,

@@ -92,12 +92,12 @@ impl<'a> Heap<'a> {
 
     fn limits(&self, negative: u64) -> String {
         let mut text =
-            "a heap profile: it has sums by stack alone, no times and no threads; the profiler has estimated them".to_owned();
+            "a heap profile: it has only sums by stack, estimated by the profiler, without times and threads".to_owned();
         if self.columns.allocated.is_none() {
-            text.push_str("; it has what is in use, not what was allocated");
+            text.push_str(", memory in use only, not all allocations");
         }
         if self.columns.live.is_none() {
-            text.push_str("; it has what was allocated, not what is still in use");
+            text.push_str(", all allocations only, not memory in use");
         }
         if negative > 0 {
             text.push_str(&format!(
