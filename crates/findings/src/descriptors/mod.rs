@@ -377,6 +377,7 @@ descriptors! {
     "tbb",
     "openblas",
     "rust-std",
+    "zig",
     "cxx",
     "abseil",
     "openssl",
