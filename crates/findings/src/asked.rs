@@ -35,12 +35,18 @@ pub struct Asked<'a> {
     pub of: u64,
 }
 
+/// Err if no call was counted.
+pub fn needs_counts(scene: &Scene) -> Result<(), String> {
+    match scene.derived.calls.by_object.is_empty() {
+        true => Err(uncounted(&scene.trace.manifest.sources)),
+        false => Ok(()),
+    }
+}
+
 /// Calls that a rule looks for, by syscall; `matches` says how many of a use's calls they are. Err if none were counted.
 pub fn find<'a>(scene: &'a Scene, matches: impl Fn(&CallUse) -> u64) -> Result<Vec<Asked<'a>>, String> {
+    needs_counts(scene)?;
     let calls = &scene.derived.calls;
-    if calls.by_object.is_empty() {
-        return Err(uncounted(&scene.trace.manifest.sources));
-    }
     let mut found: Vec<Asked> = Vec::new();
     for one in &calls.by_syscall {
         let mut asked =

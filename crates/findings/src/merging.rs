@@ -118,6 +118,8 @@ const RELATIONS: &[(&str, &str)] = &[
     ("fork-pause", "child-wait"),
     // What is read from the disk had been in memory.
     ("memory-reclaim", "blocking-io"),
+    // The waits are for the directory's lock and the journal, behind which the files are made.
+    ("temporary-file-per-item", "blocking-io"),
     // A clock that all wait for.
     ("poll-loop", "oversleep"),
     ("oversleep", "serial-section"),

@@ -2,14 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use holdup_events::tables::{FrameKind, SampleRow};
-use holdup_events::{FrameId, StackId, Trace};
+use holdup_events::tables::{FrameKind, SampleRow, Slice, ThreadState};
+use holdup_events::{FrameId, StackId, Trace, WaitReason};
 
 use super::Removal;
 use super::causes::ran;
+use crate::charge::Charge;
 use crate::derive::own_places::{OwnFrames, Places};
 use crate::derive::replay::{Change, Speed};
 use crate::derive::syscall_names::IO_URING_ENTER;
+use crate::derive::temporary_files::TemporaryFiles;
 
 /// Who does several small items with one call, in place of one, hardly takes fewer than eight: at most this part of the
 /// calls is left.
@@ -28,6 +30,23 @@ pub(super) fn fewer(trace: &Trace, meant: &[(i32, f64)]) -> Option<Removal> {
     };
     let most = with(0.0, true);
     (!most.is_empty()).then(|| Removal { least: vec![ran(with(CALLS_LEFT, false))], most: vec![ran(most)] })
+}
+
+/// Files are not made and removed, and no thread waits for that; at the most threads do not write, read or close files there.
+pub(super) fn temporary_files(trace: &Trace, files: &TemporaryFiles, waits: &Charge) -> Option<Removal> {
+    let mut least = fewer(trace, &files.calls).unwrap_or_default().least;
+    let mut most = fewer(trace, &files.contents).unwrap_or_default().most;
+    least.push(Change::WithoutSlices(waits.clone()));
+    let is_of_contents = |slice: &Slice| {
+        let wait = trace.wait(slice.wait);
+        let is_meant = files.contents.iter().any(|(syscall, part)| *syscall == wait.syscall && *part > 0.0);
+        slice.state == ThreadState::Blocked
+            && wait.reason == WaitReason::Disk
+            && is_meant
+            && files.threads.iter().any(|(id, _)| *id == slice.thread)
+    };
+    most.push(Change::WithoutSlices(Charge::of(trace, is_of_contents).and(trace, waits)));
+    Some(Removal { least, most })
 }
 
 /// Waits in io_uring_enter go; at the most the calls, too.
