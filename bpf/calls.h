@@ -93,12 +93,14 @@ struct {
 #define OP_2 16     /* the second argument is the operation */
 #define OP_1 32     /* the first does */
 #define SIZE_4 64   /* the fourth is a size */
+#define OP_3 128    /* the third says what is to be done */
 
 #define SYSCALLS 512 /* a power of two */
 
 static const __u8 call_shapes[SYSCALLS] = {
 	[0] = FD | SIZE_3 | AMOUNT, /* read write */
 	[1] = FD | SIZE_3 | AMOUNT,
+	[2] = OP_2, [257] = OP_3, /* open openat: flags */
 	[5] = FD, [8] = FD, /* fstat lseek */
 	[7] = SIZE_2 | AMOUNT, /* poll */
 	[9] = SIZE_2, [10] = SIZE_2, [11] = SIZE_2, [28] = SIZE_2, /* mmap mprotect munmap madvise */
@@ -117,6 +119,7 @@ static const __u8 call_shapes[SYSCALLS] = {
 	[271] = SIZE_2 | AMOUNT, /* ppoll */
 	[275] = FD | AMOUNT, [276] = FD | AMOUNT, [278] = FD | AMOUNT, /* splice tee vmsplice */
 	[277] = FD, [285] = FD, [286] = FD, [287] = FD, [306] = FD,
+	[263] = OP_3, /* unlinkat: flags */
 	[288] = FD, /* accept4 */
 	[295] = FD | AMOUNT, [296] = FD | AMOUNT, [327] = FD | AMOUNT, [328] = FD | AMOUNT, /* preadv pwritev … */
 	[299] = FD | SIZE_3 | AMOUNT, [307] = FD | SIZE_3 | AMOUNT, /* recvmmsg sendmmsg: messages */
@@ -348,7 +351,9 @@ static __noinline struct wire_call_sums *sums_of(struct task_struct *task, struc
 	struct wire_wait wait = {};
 	struct wire_call_sums *sums;
 
-	if (shape & (OP_1 | OP_2))
+	if (shape & OP_3)
+		key->op = call->arguments[2];
+	else if (shape & (OP_1 | OP_2))
 		key->op = shape & OP_2 ? call->arguments[1] : call->arguments[0];
 	if (shape & FD) {
 		describe_fd(task, call->arguments[0], &wait);
@@ -433,4 +438,5 @@ int BPF_PROG(on_call_end, struct pt_regs *regs, long result)
 #undef AMOUNT
 #undef OP_1
 #undef OP_2
+#undef OP_3
 #endif

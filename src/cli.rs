@@ -544,7 +544,8 @@ fn parse_faster(text: &str) -> Result<(String, f64), String> {
 pub fn parse_duration(text: &str) -> Result<std::time::Duration, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
-    let number: f64 = number.parse().map_err(|_| format!("'{text}' is not a time: write 10s, 500ms or 2m"))?;
+    let number: f64 =
+        number.parse().map_err(|_| format!("'{text}' is not a time: write 10s, 500ms or 2m"))?;
     let scale = match unit.trim() {
         "" | "s" => 1.0,
         "ms" => 1e-3,

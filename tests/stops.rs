@@ -113,7 +113,10 @@ fn is_active(report: &Value) -> bool {
         return false;
     }
     assert!(source.is_some_and(|source| source["active"] == true), "{source:?}");
-    assert!(missing.starts_with("spans before the probes were attached are not recorded: at most "), "{missing}");
+    assert!(
+        missing.starts_with("spans before the probes were attached are not recorded: at most "),
+        "{missing}"
+    );
     true
 }
 

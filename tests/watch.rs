@@ -43,10 +43,7 @@ fn each_stall_of_a_worker_is_saved_with_the_time_before_it() {
         assert!(verdict["subject"].as_str().unwrap().starts_with(&cause), "who slept: {verdict}");
         let why: Vec<&str> =
             fired["why"].as_array().unwrap().iter().filter_map(|link| link["text"].as_str()).collect();
-        assert!(
-            why[0].contains("for a lock (") && why[1].contains("held it, and slept for "),
-            "{why:?}"
-        );
+        assert!(why[0].contains("for a lock (") && why[1].contains("held it, and slept for "), "{why:?}");
     }
     let text = holdup(&scratch).arg("report").arg(scratch.join("w-2.holdup")).output().unwrap();
     let text = support::stdout(&text);

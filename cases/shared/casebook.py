@@ -104,7 +104,7 @@ def words_of(case):
         lines += [sentence(case["read"]), ""]
     for rule, manual in manuals:
         if manual:
-            lines += [f"`{rule}` sees: {manual['What it sees']}", "", manual["Why it hurts"], ""]
+            lines += [f"`{rule}` sees: {manual['Symptoms']}", "", manual["Why it hurts"], ""]
     if "beside_slow" in case:
         lines += [f"Beside it runs `{case['beside_slow'].replace('$OUT', './' + case['name'] + '-slow')}`.", ""]
     lines += ["## The fix", ""]

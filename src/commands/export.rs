@@ -30,10 +30,7 @@ pub fn execute(args: &ExportArgs) -> Result<ExitCode> {
     };
     let is_of_flame = args.flame != FlameChoice::All || args.against.is_some();
     if is_of_flame && args.to != "flame" {
-        bail!(
-            "--flame and --against are for `--to flame`. For `--to {}` use --class CLASS,...",
-            args.to
-        );
+        bail!("--flame and --against are for `--to flame`. For `--to {}` use --class CLASS,...", args.to);
     }
     let (path, trace) = locate::open(args.recording.as_deref())?;
     if let Some(why) = nothing_to_export(&trace, exporter.info().holds) {

@@ -75,7 +75,11 @@ fn split(words: &[OsString]) -> Result<(Option<PathBuf>, Vec<String>)> {
         && !Path::new(path).exists()
         && !path.to_string_lossy().contains(['/', '.'])
     {
-        bail!("'{}' is neither a recording nor a section. The sections are: {}", path.display(), names.join(", "));
+        bail!(
+            "'{}' is neither a recording nor a section. The sections are: {}",
+            path.display(),
+            names.join(", ")
+        );
     }
     Ok((recording, sections))
 }

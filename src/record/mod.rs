@@ -307,7 +307,10 @@ fn lacking(options: &RecordArgs, rung: Rung, draws_allocations: bool) -> Vec<Lac
     let all = [
         (counted, ("--counters", hardware::SOURCE, "hardware counters are read by BPF programs only")),
         (options.syscalls, ("--syscalls", "syscalls", "syscalls are counted by BPF programs only")),
-        (draws_allocations, ("--allocs", sources::ALLOCATIONS, "allocations are recorded by BPF programs only")),
+        (
+            draws_allocations,
+            ("--allocs", sources::ALLOCATIONS, "allocations are recorded by BPF programs only"),
+        ),
     ];
     all.into_iter().filter(|(asked, _)| *asked && rung != Rung::Bpf).map(|(_, lacking)| lacking).collect()
 }

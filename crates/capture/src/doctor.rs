@@ -330,8 +330,7 @@ fn steal_accounting(_: &Facts) -> Finding {
         tries::Steal::NoHypervisor => good("no hypervisor: there is no steal time"),
         tries::Steal::Told => good("the hypervisor reports steal time"),
         tries::Steal::Silent => {
-            let what =
-                "a hypervisor is present and reported no steal time since boot: there was none, or it is not reported";
+            let what = "a hypervisor is present and reported no steal time since boot: there was none, or it is not reported";
             (State::Degraded, what.to_owned(), String::new())
         }
     }

@@ -35,13 +35,19 @@ pub struct Asked<'a> {
     pub of: u64,
 }
 
+/// Err, with the reason, if no syscalls were counted.
+pub fn needs_counts(scene: &Scene) -> Result<(), String> {
+    match scene.derived.calls.by_object.is_empty() {
+        true => Err(uncounted(&scene.trace.manifest.sources)),
+        false => Ok(()),
+    }
+}
+
 /// Calls that a rule looks for, by syscall. `matches` returns the number of matching calls of a use. Err if
 /// no calls were counted.
 pub fn find<'a>(scene: &'a Scene, matches: impl Fn(&CallUse) -> u64) -> Result<Vec<Asked<'a>>, String> {
+    needs_counts(scene)?;
     let calls = &scene.derived.calls;
-    if calls.by_object.is_empty() {
-        return Err(uncounted(&scene.trace.manifest.sources));
-    }
     let mut found: Vec<Asked> = Vec::new();
     for one in &calls.by_syscall {
         let mut asked =

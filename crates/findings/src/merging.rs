@@ -120,6 +120,8 @@ const RELATIONS: &[(&str, &str)] = &[
     ("fork-pause", "child-wait"),
     // The data that is read from the disk was in memory before.
     ("memory-reclaim", "blocking-io"),
+    // The waits are for the directory's lock and the journal, behind which the files are made.
+    ("temporary-file-per-item", "blocking-io"),
     // A clock that all wait for.
     ("poll-loop", "oversleep"),
     ("oversleep", "serial-section"),

@@ -2,12 +2,7 @@
 
 use holdup_events::Trace;
 use holdup_findings::Finding;
-use holdup_findings::derive::ledger::Ledger;
-
-use crate::numbers::share;
-
-/// Maximum number of busy CPUs of a process that counts as idle: what its waits cost shows only under load.
-const IDLE_MAX: f64 = 0.02;
+use holdup_findings::derive::ledger::{Ledger, is_nearly_idle};
 
 /// How a recording's gains are given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +20,7 @@ pub(crate) fn measure(trace: &Trace, ledger: &Ledger) -> Measure {
     if !trace.is_part_of_run() {
         return Measure::Time;
     }
-    match share(ledger.running_ns(), trace.wall().0) < IDLE_MAX {
+    match is_nearly_idle(trace, ledger) {
         true => Measure::Unknown,
         false => Measure::Throughput,
     }

@@ -20,7 +20,7 @@
 //!   a frame `NAME~VARIABLE` (or `NAME~`) is a loop that only asks that variable
 //! - `@calls FROM..TO SYSCALL COUNT`: a window in which the program called that often, not repeated
 //! - `@io FROM..TO THREAD SYSCALL CALLS BYTES FAILED`: calls in such a window on a pipe, of which so many failed with
-//!   EAGAIN and the others moved so many bytes each
+//!   EAGAIN and the others moved so many bytes each; `SYSCALL:OP` is a call with this operation or these flags, on nothing
 //! - `@loss FROM..TO EVENTS`: events lost
 //! - `@silent RULE` (or `all`): that rule must find nothing
 
@@ -97,6 +97,8 @@ pub struct IoLine {
     pub thread: String,
     /// Which syscall.
     pub syscall: i32,
+    /// Its operation or flags, if it is not on a pipe.
+    pub op: Option<u32>,
     /// How often.
     pub calls: u64,
     /// What a call moved that succeeded.
@@ -202,7 +204,8 @@ impl Lanes {
             "io" => self.io.push(IoLine {
                 ticks: range_of(words[1]),
                 thread: words[2].to_owned(),
-                syscall: number(3) as i32,
+                syscall: words[3].split(':').next().and_then(|word| word.parse().ok()).expect("a syscall"),
+                op: words[3].split_once(':').map(|(_, op)| op.parse().expect("an operation")),
                 calls: number(4),
                 bytes: number(5),
                 failed: number(6),

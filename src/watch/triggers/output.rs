@@ -15,8 +15,7 @@ use regex_lite::Regex;
 
 use super::{Trigger, happened};
 
-pub const HELP: &str =
-    "output:REGEX      a line that the program writes matches. Its output becomes a pipe instead of a terminal";
+pub const HELP: &str = "output:REGEX      a line that the program writes matches. Its output becomes a pipe instead of a terminal";
 
 /// Longer lines are cut.
 const LINE_MAX: usize = 16 << 10;

@@ -78,6 +78,15 @@ impl ThreadLedger {
     }
 }
 
+/// Maximum number of busy CPUs of a process that counts as idle: what its waits cost shows only under load.
+const IDLE_CPUS_MAX: f64 = 0.02;
+
+/// Whether the recording is of a process that was attached to, still runs, and was nearly idle.
+pub fn is_nearly_idle(trace: &Trace, ledger: &Ledger) -> bool {
+    let busy = ledger.running_ns() as f64 / trace.wall().0.max(1) as f64;
+    trace.is_part_of_run() && busy < IDLE_CPUS_MAX
+}
+
 impl Ledger {
     /// Time of one class (ns).
     pub fn of(&self, class: Class) -> u64 {

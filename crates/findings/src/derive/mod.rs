@@ -84,6 +84,7 @@ pub mod takeovers;
 pub mod task_locks;
 pub mod task_sleeps;
 pub mod tasks;
+pub mod temporary_files;
 pub mod thread_steps;
 pub mod timelines;
 pub mod told;

@@ -383,6 +383,7 @@ descriptors! {
     "tbb",
     "openblas",
     "rust-std",
+    "zig",
     "cxx",
     "abseil",
     "openssl",

@@ -2,14 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use holdup_events::tables::{FrameKind, SampleRow};
-use holdup_events::{FrameId, StackId, Trace};
+use holdup_events::tables::{FrameKind, SampleRow, Slice, ThreadState};
+use holdup_events::{FrameId, StackId, Trace, WaitReason};
 
 use super::Removal;
 use super::causes::ran;
+use crate::charge::Charge;
 use crate::derive::own_places::{OwnFrames, Places};
 use crate::derive::replay::{Change, Speed};
 use crate::derive::syscall_names::IO_URING_ENTER;
+use crate::derive::temporary_files::TemporaryFiles;
 
 /// Maximum share of the calls that is left if one call handles several small items. Such a call usually
 /// handles at least eight items.
@@ -29,6 +31,24 @@ pub(super) fn fewer(trace: &Trace, meant: &[(i32, f64)]) -> Option<Removal> {
     };
     let most = with(0.0, true);
     (!most.is_empty()).then(|| Removal { least: vec![ran(with(CALLS_LEFT, false))], most: vec![ran(most)] })
+}
+
+/// Removes the calls that make and remove temporary files, and the waits in them. Upper bound: so do writes,
+/// reads and closes of these files.
+pub(super) fn temporary_files(trace: &Trace, files: &TemporaryFiles, waits: &Charge) -> Option<Removal> {
+    let mut least = fewer(trace, &files.calls).unwrap_or_default().least;
+    let mut most = fewer(trace, &files.contents).unwrap_or_default().most;
+    least.push(Change::WithoutSlices(waits.clone()));
+    let is_of_contents = |slice: &Slice| {
+        let wait = trace.wait(slice.wait);
+        let is_meant = files.contents.iter().any(|(syscall, part)| *syscall == wait.syscall && *part > 0.0);
+        slice.state == ThreadState::Blocked
+            && wait.reason == WaitReason::Disk
+            && is_meant
+            && files.threads.iter().any(|(id, _)| *id == slice.thread)
+    };
+    most.push(Change::WithoutSlices(Charge::of(trace, is_of_contents).and(trace, waits)));
+    Some(Removal { least, most })
 }
 
 /// Removes waits in io_uring_enter. Upper bound: the calls too.

@@ -45,7 +45,7 @@ const SLICES_SOME: usize = 2_000_000;
 const SOME: usize = 5;
 
 /// Rules whose gain is forecast.
-const FORECAST: [&str; 25] = [
+const FORECAST: [&str; 26] = [
     "lock-contention",
     "spin-wait",
     "serial-section",
@@ -53,6 +53,7 @@ const FORECAST: [&str; 25] = [
     "noisy-neighbour",
     "blocking-io",
     "sync-per-item",
+    "temporary-file-per-item",
     "syscall-storm",
     "tiny-io",
     "retry-storm",
@@ -168,6 +169,9 @@ pub fn of_finding<'a>(
         }
         "blocking-io" => Some(Removal::exact(vec![Change::WithoutClass(Class::IoWait)])),
         "sync-per-item" => causes::syncs(facts.trace),
+        "temporary-file-per-item" => {
+            calls::temporary_files(facts.trace, &rules::temporary_files(derived)?, charge)
+        }
         "tiny-io" => calls::fewer(facts.trace, &rules::tiny_family(derived, first_word(finding))),
         "syscall-storm" | "retry-storm" | "status-poll" => {
             calls::fewer(facts.trace, &[part_of_calls(derived, finding, first_word(finding))])

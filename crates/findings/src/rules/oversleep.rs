@@ -51,6 +51,7 @@ use super::{ChargedVerdict, Info, poll_loop};
 use crate::charge::Charge;
 use crate::derive::clocked::{self, Clocked};
 use crate::derive::kept_back::{self, KeptBack};
+use crate::derive::ledger::is_nearly_idle;
 use crate::derive::occupancy::Stall;
 use crate::derive::room;
 use crate::derive::task_sleeps::{self, TaskSleeps};
@@ -129,6 +130,11 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     };
     let is_known =
         known.is_some() || kept_back.is_some() || untold.is_some_and(|untold| untold.waits >= SLEEPS_MIN);
+    let confidence = scene.confidence(if is_known { sure.max(Confidence::Medium) } else { sure });
+    // Without load nobody waits for a server, and its housekeeping is all that there is.
+    if confidence == Confidence::Low && is_nearly_idle(scene.trace, &scene.derived.ledger) {
+        return Ok(Vec::new());
+    }
     let finding = Finding {
         rule: INFO.name,
         subject: thread(scene.trace, worst),
@@ -136,7 +142,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         cost_ns: stall.by_thread.values().sum::<f64>() as u64,
         gain: Gain { low: late.share() * high, high },
         likely: None,
-        confidence: scene.confidence(if is_known { sure.max(Confidence::Medium) } else { sure }),
+        confidence,
         evidence: scene.longest_of(&charge, |_| "sleeps until a timer expires".to_owned()),
         advice: known
             .map(|known| known.advice)

@@ -43,7 +43,7 @@
 
 use holdup_events::tables::{FrameKind, SampleRow};
 
-use super::{Info, Verdict, retry_storm, status_poll, tiny_io};
+use super::{Info, Verdict, retry_storm, status_poll, temporary_file_per_item, tiny_io};
 use crate::derive::exchanges;
 use crate::derive::split::share_error;
 use crate::derive::syscall_names::IO_URING_ENTER;
@@ -126,7 +126,8 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
     let mut ranked: Vec<&SyscallUse> = calls().collect();
     ranked.sort_by_key(|call| (std::cmp::Reverse(call.samples), call.number));
     let Some(worst) = ranked.first() else { return Ok(Vec::new()) };
-    let told = [tiny_io::explains, retry_storm::explains, status_poll::explains];
+    let told =
+        [tiny_io::explains, retry_storm::explains, status_poll::explains, temporary_file_per_item::explains];
     if told.iter().any(|explains| explains(scene, worst.number)) {
         return Ok(Vec::new());
     }

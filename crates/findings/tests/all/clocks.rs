@@ -1,7 +1,7 @@
 //! Rules on threads that sleep by the clock, on pictures: one in which each fires, one in which it must stay silent.
 
-use holdup_findings::Confidence;
-use holdup_testkit::check::{check_lanes, confidence};
+use holdup_findings::{Confidence, analyse};
+use holdup_testkit::check::{check_lanes, confidence, trace_of_lanes};
 
 #[test]
 fn poll_loop_fires_where_all_wait_for_a_clock() {
@@ -159,6 +159,21 @@ fn sleeping_while_others_work_is_silent() {
         "@cpus 2\n@s sleep\n@silent all\n\
          A  00ssssssssssssssssss00\n",
     );
+}
+
+/// A server without clients, to which one attaches, is busy for 1 % of the time: nobody waits for its housekeeping.
+#[test]
+fn an_idle_process_that_was_attached_to_does_not_oversleep() {
+    let oversleeps = |mode: &str, busy: usize| {
+        let lane = format!("A  {}{}\n", "0".repeat(busy), "s".repeat(100 - busy));
+        let (_, mut trace) = trace_of_lanes(&format!("@cpus 2\n@tick 10000000\n@s sleep\n@repeat 3\n{lane}"));
+        trace.manifest.mode = mode.to_owned();
+        trace.threads.iter_mut().for_each(|thread| thread.alive_at_end = true);
+        analyse(&trace).findings.iter().any(|finding| finding.rule == "oversleep")
+    };
+    assert!(!oversleeps("attach", 1), "nearly idle");
+    assert!(oversleeps("run", 1), "a run could be shorter");
+    assert!(oversleeps("attach", 10), "it works now and then");
 }
 
 #[test]

@@ -166,6 +166,23 @@ fn a_condition_variable_is_no_lock_but_its_mutex_is() {
     assert_eq!(classes("m", "main;worker;pthread_cond_wait;__timedwait_cp"), [false, true], "musl");
 }
 
+/// Zig's mutex waits with a value that tells nothing, and its condition takes that mutex again.
+#[test]
+fn a_mutex_of_zig_is_a_lock_but_its_condition_is_none() {
+    let lanes = "A  0000cccc  holds c 0..4\nB  cccc1111  holds c 4..8\n";
+    let stack = |function: &str| {
+        format!("Thread.LinuxThreadImpl.spawn__anon_3112.Instance.entryFn;mz.work;{function}")
+    };
+    let mutex = stack("Thread.Mutex.FutexImpl.lockSlow");
+    let again = stack("Thread.Condition.FutexImpl.wait;Thread.Mutex.FutexImpl.lockSlow");
+    for stack in [mutex, again] {
+        let (names, work_ns) = locks("park", &stack, lanes);
+        assert_eq!((names.len(), work_ns), (1, 0), "{stack}");
+    }
+    let (names, work_ns) = locks("park", &stack("Thread.Condition.FutexImpl.wait"), lanes);
+    assert!(names.is_empty() && work_ns > 0, "{names:?}");
+}
+
 /// The names of the locks, and the time waited for work (ns), where threads wait for `c` with this stack. Functions called
 /// `libc.so.6+…` are places in the C library without a name.
 fn locks(reason: &str, stack: &str, lanes: &str) -> (Vec<String>, u64) {

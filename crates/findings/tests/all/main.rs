@@ -56,6 +56,7 @@ mod task_lock;
 mod task_sleeps;
 mod task_waits;
 mod tasks;
+mod temporary_files;
 mod thread_per_item;
 mod timeouts;
 mod unchanged;

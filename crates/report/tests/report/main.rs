@@ -125,7 +125,9 @@ fn a_ledger_of_some_threads_says_of_how_many() {
         end: Timestamp(1_100_000_000),
         events: 159_000,
     });
-    assert!(head(&trace).contains("The ledger covers 2 of 3,001 threads. Events of the other threads were lost."));
+    assert!(
+        head(&trace).contains("The ledger covers 2 of 3,001 threads. Events of the other threads were lost.")
+    );
     assert_eq!(to_json(&trace, &analysis)["threads_seen"], 3001);
 }
 

@@ -1,0 +1,185 @@
+//! # temporary-file-per-item: a file is made and removed again for each item
+//!
+//! ## What it sees
+//! Calls that make a file (`open` and `openat` with `O_CREAT`, `creat`) and calls that remove one (`unlink`, `unlinkat`). They are
+//! counted throughout (`--syscalls`) or in short windows. Samples give their CPU time, and slices the time blocked in them.
+//!
+//! ## Why it hurts
+//! The kernel takes an inode and a name for each file, and gives them back, under the lock of the directory. On a disk both go through
+//! the file system's journal. Threads that share a directory wait for each other there, however small their files are. The data itself
+//! often never leaves memory.
+//!
+//! ## How it decides
+//! It counts the files that were made and those that were removed. The smaller count must be at least 20
+//! and at least half of the larger one. The calls and the waits in them must take a tenth of the running time with these waits. The gain is that of a replay.
+//! The lower end leaves out the waits and most of the calls that make and remove files. The upper end also leaves out the writing,
+//! reading and closing of files in the same threads.
+//!
+//! ## What to do
+//! Keep the data in memory: a buffer, `open_memstream`, or `memfd_create` where a library needs a descriptor. Or open one file per thread
+//! and write it from its beginning for each item (`pwrite`, `ftruncate`). `O_TMPFILE` makes a file
+//! without a name, which takes no lock of a directory. A directory per thread also avoids that lock.
+//!
+//! ## Blind spots
+//! Names of files are not recorded: a program that makes as many files as it removes, but other ones, looks the same. Files that
+//! `openat2` or io_uring opens, and renamed files, are not counted. Recordings of older versions have no flags of `open`.
+//!
+//! ## References
+//! Linux `open(2)` (`O_TMPFILE`), `memfd_create(2)`. Linux, Documentation/filesystems/directory-locking.rst.
+
+use holdup_events::tables::Slice;
+use holdup_events::{Duration, ThreadId};
+
+use super::{ChargedVerdict, Info};
+use crate::analysis::Derived;
+use crate::asked;
+use crate::charge::Charge;
+use crate::derive::temporary_files::{self, TemporaryFiles};
+use crate::finding::{Confidence, Evidence, Finding, Gain};
+use crate::merging::Charged;
+use crate::scene::{EVIDENCE_MAX, Scene, syscall_said};
+use crate::wording::{count, percent, rounded, thread, time};
+
+pub(super) const INFO: Info = Info {
+    name: "temporary-file-per-item",
+    summary: "A file is made and removed again for each item",
+    of_waits_alone: false,
+};
+
+/// Fewer files than this are not one per item.
+const FILES_MIN: u64 = 20;
+
+/// Minimum share of the files made or removed that are both. With less, most files are kept, or were there before.
+const PART_MIN: f64 = 0.5;
+
+/// Minimum share of the time in which threads run or wait in these calls.
+const SHARE_MIN: f64 = 0.1;
+
+/// Maximum number of threads that are named.
+const LISTED_MAX: usize = 3;
+
+/// CPU time (ns) of the calls, its error, and the waits in the calls.
+struct Cost {
+    cpu_ns: u64,
+    error_ns: u64,
+    waits: Charge,
+}
+
+/// The temporary files of the calls that were counted.
+pub(super) fn files(derived: &Derived) -> Option<TemporaryFiles> {
+    let files = temporary_files::derive(&derived.calls);
+    (files.count() >= FILES_MIN && files.part() >= PART_MIN).then_some(files)
+}
+
+/// Whether the rule fires for this syscall.
+pub(super) fn explains(scene: &Scene, syscall: i32) -> bool {
+    let files = files(scene.derived).filter(|files| files.is_mostly(syscall));
+    files.is_some_and(|files| Cost::new(scene, &files).is_much(scene))
+}
+
+impl Cost {
+    fn new(scene: &Scene, files: &TemporaryFiles) -> Cost {
+        let trace = scene.trace;
+        let threads: Vec<ThreadId> = files.threads.iter().map(|(id, _)| *id).collect();
+        let is_in_them = |slice: &Slice| {
+            scene.class(slice).is_some()
+                && threads.contains(&slice.thread)
+                && files.is_mostly(trace.wait(slice.wait).syscall)
+        };
+        let of = |syscall: i32| scene.derived.syscalls.iter().find(move |call| call.number == syscall);
+        let sum = |ns: fn(&crate::derive::syscalls::SyscallUse) -> u64| -> u64 {
+            let calls = files.calls.iter().filter_map(|(syscall, part)| Some((of(*syscall)?, part)));
+            calls.map(|(call, part)| (ns(call) as f64 * part) as u64).sum()
+        };
+        Cost {
+            cpu_ns: sum(|call| call.cpu_ns),
+            error_ns: sum(|call| call.cpu_error_ns),
+            waits: Charge::of(trace, is_in_them),
+        }
+    }
+
+    fn ns(&self) -> u64 {
+        self.cpu_ns + self.waits.ns()
+    }
+
+    fn is_much(&self, scene: &Scene) -> bool {
+        let all = scene.derived.ledger.running_ns() + self.waits.ns();
+        self.ns().saturating_sub(self.error_ns) as f64 >= SHARE_MIN * all.max(1) as f64
+    }
+}
+
+pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
+    asked::needs_counts(scene)?;
+    let Some(files) = files(scene.derived) else { return Ok(Vec::new()) };
+    let cost = Cost::new(scene, &files);
+    if !cost.is_much(scene) {
+        return Ok(Vec::new());
+    }
+    let waited = scene.of_wall(scene.stall(&cost.waits).saved_ns);
+    let high = (scene.of_wall_if_run(cost.cpu_ns as f64) + waited).min(1.0);
+    let finding = Finding {
+        rule: INFO.name,
+        subject: match files.makers.first() {
+            Some((place, _)) => format!("temporary files of {place}"),
+            None => "temporary files".to_owned(),
+        },
+        summary: summary(scene, &files, &cost),
+        cost_ns: cost.ns(),
+        gain: Gain { low: 0.0, high },
+        likely: None,
+        confidence: scene.confidence(Confidence::High),
+        evidence: evidence(scene, &files, &cost),
+        advice: vec![
+            "Keep the data in memory: a buffer, open_memstream, or memfd_create where a descriptor is needed".into(),
+            "Or open one file per thread, and write it from its beginning for each item".into(),
+            "Where each item needs a file, open it with O_TMPFILE (no name, no lock of a directory), or use a directory per thread".into(),
+        ],
+    };
+    Ok(vec![Charged { finding, charge: cost.waits }])
+}
+
+fn summary(scene: &Scene, files: &TemporaryFiles, cost: &Cost) -> Vec<String> {
+    let calls = &scene.derived.calls;
+    let counted = match calls.exact {
+        true => "all counted".to_owned(),
+        false => format!("counted in {}", count(scene.derived.syscall_rates.windows, "short window")),
+    };
+    let names: Vec<&str> = files.calls.iter().map(|(syscall, _)| syscall_said(*syscall)).collect();
+    let mut lines = vec![
+        format!(
+            "{} files per second are made and removed again ({counted}: {} made, {} removed).",
+            rounded(files.count() as f64 / (calls.counted_ns.max(1) as f64 / 1e9)),
+            files.made,
+            files.removed,
+        ),
+        format!(
+            "The calls that do so ({}) took {} of CPU time, {} of all. Threads were blocked in them for {}.",
+            names.join(", "),
+            time(cost.cpu_ns),
+            percent(cost.cpu_ns as f64 / scene.derived.ledger.running_ns().max(1) as f64),
+            time(cost.waits.ns()),
+        ),
+    ];
+    let named = files.threads.iter().take(LISTED_MAX).map(|(id, _)| thread(scene.trace, *id));
+    let more = files.threads.len().saturating_sub(LISTED_MAX);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    lines.push(format!("By: {}{more}.", named.collect::<Vec<_>>().join(", ")));
+    lines
+}
+
+/// The longest waits, and samples in the calls.
+fn evidence(scene: &Scene, files: &TemporaryFiles, cost: &Cost) -> Vec<Evidence> {
+    let said = |syscall| format!("in {}", syscall_said(syscall));
+    let mut rows = scene.longest_of(&cost.waits, |slice| said(scene.trace.wait(slice.wait).syscall));
+    rows.truncate(EVIDENCE_MAX / 2);
+    let samples =
+        scene.trace.samples.iter().filter(|sample| sample.in_kernel && files.is_mostly(sample.syscall));
+    rows.extend(samples.take(EVIDENCE_MAX - rows.len()).map(|sample| Evidence {
+        table: "samples",
+        thread: sample.thread,
+        start: sample.at,
+        duration: Duration::ZERO,
+        note: said(sample.syscall),
+    }));
+    rows
+}
