@@ -1,13 +1,14 @@
 // Which rows the timeline has, from the top down, and where. Pure.
 
 import type { Process, Thread, ThreadId } from "../api/types";
+import { stem } from "../model/text";
 import { SPAN_DEPTHS, SPAN_H } from "./lane";
 
 /** One row of the timeline. `y` is below the pinned part, before scrolling. */
 export type Row =
   | { readonly kind: "process"; readonly id: number; readonly y: number; readonly h: number; readonly open: boolean; readonly threads: number }
   | { readonly kind: "thread"; readonly id: ThreadId; readonly y: number; readonly h: number }
-  | { readonly kind: "more"; readonly id: number; readonly y: number; readonly h: number; readonly hidden: number }
+  | { readonly kind: "more"; readonly id: string; readonly y: number; readonly h: number; readonly open: boolean; readonly threads: number; readonly stem: string | null }
   | { readonly kind: "cpu"; readonly id: number; readonly y: number; readonly h: number; readonly why: boolean }
   | { readonly kind: "counter"; readonly id: string; readonly y: number; readonly h: number }
   | { readonly kind: "group"; readonly id: "others" | "cpus" | "counters"; readonly y: number; readonly h: number; readonly open: boolean; readonly threads: number };
@@ -25,8 +26,8 @@ export interface RowChoice {
   readonly processes: readonly Process[];
   /** Processes whose rows are folded away. */
   readonly folded: ReadonlySet<number>;
-  /** Processes of which all threads are shown, not the first few only. */
-  readonly full: ReadonlySet<number>;
+  /** `id` of each "more" row whose threads are shown. */
+  readonly full: ReadonlySet<string>;
   /** Threads of other programs are shown. */
   readonly others: boolean;
   /** Counters that a runtime told, by name: the heap, say. They come last, and are folded away until asked for. */
@@ -45,8 +46,10 @@ export interface RowChoice {
 export const LANE_H = 24;
 export const HEAD_H = 22;
 export const COUNTER_ROW_H = 34;
-/** So many threads of a process are shown unless all are asked for. */
+/** Threads of a process that have a row of their own. The others are grouped by name, and each group can be opened. */
 export const FIRST_THREADS = 32;
+/** Groups by name that have a row of their own. Threads of the other groups share one row. */
+export const NAME_GROUPS = 12;
 
 /** Lays the rows out. */
 export function layoutRows(choice: RowChoice): Rows {
@@ -60,17 +63,19 @@ export function layoutRows(choice: RowChoice): Rows {
     push({ kind: "group", id: "cpus", y, h: HEAD_H, open: true, threads: choice.cpus.length });
     for (const cpu of choice.cpus) push({ kind: "cpu", id: cpu, y, h: LANE_H, why: false });
   }
+  const lane = (thread: Thread): void => {
+    push({ kind: "thread", id: thread.id, y, h: LANE_H + SPAN_H * Math.min(SPAN_DEPTHS, choice.spanDepths(thread.id)) });
+    if (choice.cpuBelow?.thread === thread.id) push({ kind: "cpu", id: choice.cpuBelow.cpu, y, h: LANE_H, why: true });
+  };
   const lanes = (threads: readonly Thread[], process: number): void => {
-    let hidden = 0;
-    threads.forEach((thread, at) => {
-      if (at >= FIRST_THREADS && !choice.full.has(process) && !choice.needed.has(thread.id)) {
-        hidden += 1;
-        return;
-      }
-      push({ kind: "thread", id: thread.id, y, h: LANE_H + SPAN_H * Math.min(SPAN_DEPTHS, choice.spanDepths(thread.id)) });
-      if (choice.cpuBelow?.thread === thread.id) push({ kind: "cpu", id: choice.cpuBelow.cpu, y, h: LANE_H, why: true });
-    });
-    if (hidden > 0) push({ kind: "more", id: process, y, h: HEAD_H, hidden });
+    const isFirst = (thread: Thread, at: number): boolean => at < FIRST_THREADS || choice.needed.has(thread.id);
+    threads.filter(isFirst).forEach(lane);
+    for (const group of byName(threads.filter((thread, at) => !isFirst(thread, at)))) {
+      const id = moreId(process, group.stem);
+      const open = choice.full.has(id);
+      push({ kind: "more", id, y, h: HEAD_H, open, threads: group.threads.length, stem: group.stem });
+      if (open) group.threads.forEach(lane);
+    }
   };
   for (const [process, threads] of byProcess(choice.threads.filter((one) => one.target))) {
     const open = !choice.folded.has(process);
@@ -88,6 +93,31 @@ export function layoutRows(choice: RowChoice): Rows {
     if (choice.countersOpen) for (const id of choice.counters) push({ kind: "counter", id, y, h: COUNTER_ROW_H });
   }
   return { rows, height: y };
+}
+
+/** `id` of the "more" row of a process's threads with this stem; null: of those in no group of their own. */
+export function moreId(process: number, stem: string | null): string {
+  return stem === null ? `${process}` : `${process}/${stem}`;
+}
+
+interface NameGroup {
+  readonly stem: string | null;
+  readonly threads: Thread[];
+}
+
+/** Threads by the stem of their names, the largest group first. Single threads, and those of small groups beyond the limit, come last, in one group. */
+function byName(threads: readonly Thread[]): readonly NameGroup[] {
+  const groups = new Map<string, Thread[]>();
+  for (const thread of threads) {
+    const group = groups.get(stem(thread.name));
+    if (group) group.push(thread);
+    else groups.set(stem(thread.name), [thread]);
+  }
+  const several = [...groups].filter(([, group]) => group.length > 1).sort(([, a], [, b]) => b.length - a.length);
+  const own = several.slice(0, NAME_GROUPS).map(([name, group]) => ({ stem: name, threads: group }));
+  const named = new Set(own.map((group) => group.stem));
+  const rest = threads.filter((thread) => !named.has(stem(thread.name)));
+  return rest.length > 0 ? [...own, { stem: null, threads: rest }] : own;
 }
 
 /** Threads by process, the process of the most important thread first. */

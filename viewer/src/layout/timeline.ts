@@ -142,7 +142,7 @@ function label(out: Draw[], input: TimelineInput, row: Row): void {
   const chosen = row.kind === "thread" && input.picked?.thread === row.id;
   if (heading) out.push({ op: "rect", x: 0, y, w: input.size.width, h: row.h - 1, fill: { ink: "raised" } });
   if (chosen) out.push({ op: "rect", x: 0, y, w: LABEL_W - 4, h: row.h - 1, fill: { ink: "selection", alpha: 0.16 } });
-  const arrow = row.kind === "process" || row.kind === "group" ? (row.open ? "▾ " : "▸ ") : "";
+  const arrow = heading ? (row.open ? "▾ " : "▸ ") : "";
   const indent = heading ? 8 : row.kind === "cpu" && row.why ? 32 : 20;
   const middle = row.kind === "thread" ? y + row.h - LANE_H / 2 : y + row.h / 2;
   const room = heading ? 460 : LABEL_W - indent - 8;
