@@ -5,7 +5,7 @@ import type { LaneRows, Thread } from "../src/api/types";
 import { changesOf, composeFlame, foundShare, growTree, layoutFlame, ownTimes } from "../src/layout/flame";
 import { drawCpu, drawSamples, drawSlices, drawSpans, firstEndingAfter, mainOccupant, rowIndexAt } from "../src/layout/lane";
 import { composeLedger, sharesOf } from "../src/layout/ledger";
-import { FIRST_THREADS, HEAD_H, LANE_H, NAME_GROUPS, layoutRows, moreId, rowAt, rowsBetween } from "../src/layout/rows";
+import { CPUS_AT_FULL_HEIGHT, FIRST_THREADS, HEAD_H, LANE_H, LOW_CPU_H, NAME_GROUPS, layoutRows, moreId, rowAt, rowsBetween } from "../src/layout/rows";
 import { drawText } from "./draw_text";
 import { HOSTILE, flame, summary, synthetic } from "./synthetic.mjs";
 
@@ -109,11 +109,21 @@ describe("rows", () => {
     const pools = [["main", 1], ["worker-", 200], ["io-", 9], ["timer", 1], ["signals", 1]] as const;
     const many = pools.flatMap(([name, n], at) => Array.from({ length: n }, (_, i) => named(1000 * at + i, n > 1 ? `${name}${i}` : name)));
     const mores = (full: readonly string[]) => layoutRows({ ...CHOICE, threads: many, full: new Set(full) }).rows.flatMap((one) => (one.kind === "more" ? [`${one.stem} ${one.threads} ${one.open}`] : []));
-    expect(mores([])).toEqual(["worker-* 169 false", "io-* 9 false", "null 2 false"]);
-    expect(mores([moreId(0, "io-*"), moreId(7, null)])).toEqual(["worker-* 169 false", "io-* 9 true", "null 2 false"]);
+    expect(mores([])).toEqual(["worker-* 194 false", "io-* 3 false"]);
+    expect(mores([moreId(0, "io-*"), moreId(7, null)])).toEqual(["worker-* 194 false", "io-* 3 true"]);
     const { rows: open } = layoutRows({ ...CHOICE, threads: many, full: new Set([moreId(0, "io-*")]) });
     const at = open.findIndex((one) => one.kind === "more" && one.open);
-    expect(open.slice(at + 1, at + 10).map((one) => one.id)).toEqual([2000, 2001, 2002, 2003, 2004, 2005, 2006, 2007, 2008]);
+    expect(open.slice(at + 1).map((one) => one.id)).toEqual([2006, 2007, 2008]);
+    const shown = open.filter((one) => one.kind === "thread").map((one) => one.id);
+    expect(shown.slice(0, 15)).toEqual([0, 1000, 1001, 1002, 1003, 1004, 1005, 2000, 2001, 2002, 2003, 2004, 2005, 3000, 4000]);
+  });
+  it("of CPUs are lower where there are many", () => {
+    const cpus = (n: number) => layoutRows({ ...CHOICE, threads: [], cpus: Array.from({ length: n }, (_, cpu) => cpu) });
+    expect(cpus(CPUS_AT_FULL_HEIGHT).height).toBe(HEAD_H + CPUS_AT_FULL_HEIGHT * LANE_H);
+    expect(cpus(64).height).toBe(HEAD_H + 64 * LOW_CPU_H);
+    const part = { rows: { cpu: 0, complete: true, start: [0], end: [100], thread: [7], mix: [null] }, from: 0, to: 100 };
+    const [, text] = drawCpu([part], { ...BOX, h: LOW_CPU_H - 3 }, () => true, () => "worker-7");
+    expect(text).toMatchObject({ op: "text", text: "worker-7", small: true });
   });
   it("have a limited number of groups, however many names there are", () => {
     const many = Array.from({ length: 500 }, (_, id): Thread => ({ ...thread(id, 0), name: `${"abcdefghijklmnopqrstuvwxyz"[id % 26]}${id}` }));

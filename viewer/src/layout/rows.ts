@@ -45,9 +45,14 @@ export interface RowChoice {
 
 export const LANE_H = 24;
 export const HEAD_H = 22;
+/** With more CPUs than this, their rows are lower. */
+export const CPUS_AT_FULL_HEIGHT = 16;
+export const LOW_CPU_H = 14;
 export const COUNTER_ROW_H = 34;
 /** Threads of a process that have a row of their own. The others are grouped by name, and each group can be opened. */
 export const FIRST_THREADS = 32;
+/** Of threads whose names differ in numbers only, this many have a row of their own where there are threads with other names. */
+export const FIRST_OF_NAME = 6;
 /** Groups by name that have a row of their own. Threads of the other groups share one row. */
 export const NAME_GROUPS = 12;
 
@@ -61,16 +66,18 @@ export function layoutRows(choice: RowChoice): Rows {
   };
   if (choice.cpus.length > 0) {
     push({ kind: "group", id: "cpus", y, h: HEAD_H, open: true, threads: choice.cpus.length });
-    for (const cpu of choice.cpus) push({ kind: "cpu", id: cpu, y, h: LANE_H, why: false });
+    const h = choice.cpus.length > CPUS_AT_FULL_HEIGHT ? LOW_CPU_H : LANE_H;
+    for (const cpu of choice.cpus) push({ kind: "cpu", id: cpu, y, h, why: false });
   }
   const lane = (thread: Thread): void => {
     push({ kind: "thread", id: thread.id, y, h: LANE_H + SPAN_H * Math.min(SPAN_DEPTHS, choice.spanDepths(thread.id)) });
     if (choice.cpuBelow?.thread === thread.id) push({ kind: "cpu", id: choice.cpuBelow.cpu, y, h: LANE_H, why: true });
   };
   const lanes = (threads: readonly Thread[], process: number): void => {
-    const isFirst = (thread: Thread, at: number): boolean => at < FIRST_THREADS || choice.needed.has(thread.id);
+    const first = firstOf(threads);
+    const isFirst = (thread: Thread): boolean => first.has(thread.id) || choice.needed.has(thread.id);
     threads.filter(isFirst).forEach(lane);
-    for (const group of byName(threads.filter((thread, at) => !isFirst(thread, at)))) {
+    for (const group of byName(threads.filter((thread) => !isFirst(thread)))) {
       const id = moreId(process, group.stem);
       const open = choice.full.has(id);
       push({ kind: "more", id, y, h: HEAD_H, open, threads: group.threads.length, stem: group.stem });
@@ -98,6 +105,23 @@ export function layoutRows(choice: RowChoice): Rows {
 /** `id` of the "more" row of a process's threads with this stem; null: of those in no group of their own. */
 export function moreId(process: number, stem: string | null): string {
   return stem === null ? `${process}` : `${process}/${stem}`;
+}
+
+/** The threads with a row of their own: the most important ones, but no name group takes all rows from the others. */
+function firstOf(threads: readonly Thread[]): ReadonlySet<ThreadId> {
+  if (threads.length <= FIRST_THREADS) return new Set(threads.map((thread) => thread.id));
+  const shown = new Map<string, number>(threads.map((thread) => [stem(thread.name), 0]));
+  const most = Math.max(FIRST_OF_NAME, Math.floor(FIRST_THREADS / shown.size));
+  const first = new Set<ThreadId>();
+  for (const thread of threads) {
+    const name = stem(thread.name);
+    const before = shown.get(name) ?? 0;
+    if (first.size >= FIRST_THREADS) break;
+    if (before >= most) continue;
+    shown.set(name, before + 1);
+    first.add(thread.id);
+  }
+  return first;
 }
 
 interface NameGroup {

@@ -6,7 +6,7 @@ import { moment, ruler } from "../model/time";
 import { type Range, toX } from "../model/view";
 import { caption } from "./captions";
 import { type LaneBox, type Part, type SpanWords, drawCpu, drawSamples, drawSlices, drawSpans } from "./lane";
-import { LANE_H, type Row, rowsBetween } from "./rows";
+import { HEAD_H, LANE_H, type Row, rowsBetween } from "./rows";
 
 /** Heights of the pinned part, from the top down. */
 export const OVERVIEW_H = 22;
@@ -149,7 +149,7 @@ function label(out: Draw[], input: TimelineInput, row: Row): void {
   const detailW = detail === "" || heading ? 0 : 44;
   // Threads of one name are told apart by their numbers.
   const keep = row.kind === "thread" ? (/ \d+$/.exec(text)?.[0].length ?? 0) : 0;
-  out.push({ op: "text", x: indent, y: middle, text: `${arrow}${text}`, ink: strong ? "text" : "muted", width: room - detailW, bold: strong, keep });
+  out.push({ op: "text", x: indent, y: middle, text: `${arrow}${text}`, ink: strong ? "text" : "muted", width: room - detailW, bold: strong, keep, ...(row.h < HEAD_H && { small: true }) });
   if (detailW > 0) {
     out.push({ op: "text", x: LABEL_W - 8, y: middle, text: detail, ink: "muted", width: detailW, align: "right" });
   }
