@@ -82,7 +82,10 @@ fn groups(view: &View) -> Vec<String> {
         let text = format!("and {} threads with {} other names", count(threads), count(rest.len() as u64));
         lines.push(super::nothing(view, &text));
     }
-    lines.push(super::nothing(view, "* is a number; shares are of the summed life; busiest: CPU time of one thread"));
+    lines.push(super::nothing(
+        view,
+        "* is a number; shares are of the summed life; busiest: CPU time of one thread",
+    ));
     lines.push(String::new());
     lines
 }
