@@ -5,7 +5,7 @@ import type { LaneRows, Thread } from "../src/api/types";
 import { changesOf, composeFlame, foundShare, growTree, layoutFlame, ownTimes } from "../src/layout/flame";
 import { drawCpu, drawSamples, drawSlices, drawSpans, firstEndingAfter, mainOccupant, rowIndexAt } from "../src/layout/lane";
 import { composeLedger, sharesOf } from "../src/layout/ledger";
-import { FIRST_THREADS, HEAD_H, LANE_H, layoutRows, rowAt, rowsBetween } from "../src/layout/rows";
+import { CPUS_AT_FULL_HEIGHT, FIRST_THREADS, HEAD_H, LANE_H, LOW_CPU_H, NAME_GROUPS, layoutRows, moreId, rowAt, rowsBetween } from "../src/layout/rows";
 import { drawText } from "./draw_text";
 import { HOSTILE, flame, summary, synthetic } from "./synthetic.mjs";
 
@@ -83,7 +83,7 @@ function thread(id: number, process: number, target = true): Thread {
 }
 
 const CHOICE = {
-  processes: [], folded: new Set<number>(), full: new Set<number>(), others: false, counters: [], countersOpen: true, spanDepths: () => 0, cpus: [], cpuBelow: null, needed: new Set<number>(),
+  processes: [], folded: new Set<number>(), full: new Set<string>(), others: false, counters: [], countersOpen: true, spanDepths: () => 0, cpus: [], cpuBelow: null, needed: new Set<number>(),
 };
 
 describe("rows", () => {
@@ -101,8 +101,35 @@ describe("rows", () => {
     const many = Array.from({ length: 5000 }, (_, id) => thread(id, 0));
     const { rows: all } = layoutRows({ ...CHOICE, threads: many, needed: new Set([4000]) });
     expect(all.length).toBe(FIRST_THREADS + 3);
-    expect(all.at(-1)).toMatchObject({ kind: "more", hidden: 5000 - FIRST_THREADS - 1 });
-    expect(layoutRows({ ...CHOICE, threads: many, full: new Set([0]) }).rows.length).toBe(5001);
+    expect(all.at(-1)).toMatchObject({ kind: "more", open: false, threads: 5000 - FIRST_THREADS - 1, stem: "t*" });
+    expect(layoutRows({ ...CHOICE, threads: many, full: new Set([moreId(0, "t*")]) }).rows.length).toBe(5002);
+  });
+  it("group threads by name behind the first ones, and open one group at a time", () => {
+    const named = (id: number, name: string): Thread => ({ ...thread(id, 0), name });
+    const pools = [["main", 1], ["worker-", 200], ["io-", 9], ["timer", 1], ["signals", 1]] as const;
+    const many = pools.flatMap(([name, n], at) => Array.from({ length: n }, (_, i) => named(1000 * at + i, n > 1 ? `${name}${i}` : name)));
+    const mores = (full: readonly string[]) => layoutRows({ ...CHOICE, threads: many, full: new Set(full) }).rows.flatMap((one) => (one.kind === "more" ? [`${one.stem} ${one.threads} ${one.open}`] : []));
+    expect(mores([])).toEqual(["worker-* 194 false", "io-* 3 false"]);
+    expect(mores([moreId(0, "io-*"), moreId(7, null)])).toEqual(["worker-* 194 false", "io-* 3 true"]);
+    const { rows: open } = layoutRows({ ...CHOICE, threads: many, full: new Set([moreId(0, "io-*")]) });
+    const at = open.findIndex((one) => one.kind === "more" && one.open);
+    expect(open.slice(at + 1).map((one) => one.id)).toEqual([2006, 2007, 2008]);
+    const shown = open.filter((one) => one.kind === "thread").map((one) => one.id);
+    expect(shown.slice(0, 15)).toEqual([0, 1000, 1001, 1002, 1003, 1004, 1005, 2000, 2001, 2002, 2003, 2004, 2005, 3000, 4000]);
+  });
+  it("of CPUs are lower where there are many", () => {
+    const cpus = (n: number) => layoutRows({ ...CHOICE, threads: [], cpus: Array.from({ length: n }, (_, cpu) => cpu) });
+    expect(cpus(CPUS_AT_FULL_HEIGHT).height).toBe(HEAD_H + CPUS_AT_FULL_HEIGHT * LANE_H);
+    expect(cpus(64).height).toBe(HEAD_H + 64 * LOW_CPU_H);
+    const part = { rows: { cpu: 0, complete: true, start: [0], end: [100], thread: [7], mix: [null] }, from: 0, to: 100 };
+    const [, text] = drawCpu([part], { ...BOX, h: LOW_CPU_H - 3 }, () => true, () => "worker-7");
+    expect(text).toMatchObject({ op: "text", text: "worker-7", small: true });
+  });
+  it("have a limited number of groups, however many names there are", () => {
+    const many = Array.from({ length: 500 }, (_, id): Thread => ({ ...thread(id, 0), name: `${"abcdefghijklmnopqrstuvwxyz"[id % 26]}${id}` }));
+    const all = layoutRows({ ...CHOICE, threads: many }).rows.filter((one) => one.kind === "more");
+    expect(all.length).toBe(NAME_GROUPS + 1);
+    expect(all.reduce((sum, one) => sum + one.threads, 0)).toBe(500 - FIRST_THREADS);
   });
   it("keep a runtime's counters out of the threads' way until asked for", () => {
     const kinds = (countersOpen: boolean) => layoutRows({ ...CHOICE, threads: threads.slice(0, 1), counters: ["heap", "live"], countersOpen }).rows.map((one) => one.kind);

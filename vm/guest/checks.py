@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Runs in a guest: checks holdup on this kernel as `plan` (JSON) says, and writes $VM_RESULTS/checks.json.
 
-The plan has `holdup`, `parts` (any of programs, start, hot-lock, live, fallback, lockdown), and for `live` the test
-programs with their tests, and the seconds after which no further test is started (0: all are). Each part prints what it found; a part that fails makes the exit status 1.
+The plan has `holdup`, `parts` (any of programs, start, hot-lock, live, cpus, fallback, lockdown), and for `live` the test
+programs with their tests, and the seconds after which no further test is started (0: all are); for `cpus` holdup-dial. Each part prints what it found; a part that fails makes the exit status 1.
 """
 
 import json
@@ -13,6 +13,10 @@ import signal
 import subprocess
 import sys
 import time
+
+sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
+
+import cpus  # noqa: E402  (the folder of this file is not on the path before)
 
 SCRATCH = "/var/tmp"
 PART_SECONDS = 900
@@ -193,7 +197,11 @@ def judge_refused(done, backend, lines):
     return wrong
 
 
-PARTS = {"programs": check_programs, "start": check_start, "hot-lock": check_hot_lock, "live": check_live,
+def check_cpus(plan):
+    return cpus.check(plan, Run, report_of, say)
+
+
+PARTS = {"programs": check_programs, "start": check_start, "hot-lock": check_hot_lock, "live": check_live, "cpus": check_cpus,
          "fallback": check_fallback, "lockdown": check_lockdown}
 
 
@@ -202,10 +210,13 @@ def main():
         plan = json.load(file)
     results = {"release": platform.release(), "version": platform.version(), "cpus": os.cpu_count(), "parts": {}}
     for part in plan["parts"]:
+        begun = time.monotonic()
         try:
             results["parts"][part] = PARTS[part](plan)
         except OSError as error:
             results["parts"][part] = {"failed": f"{part}: {error}"}
+        results["parts"][part]["took"] = round(time.monotonic() - begun)
+        say(f"{part}: took {results['parts'][part]['took']} s")
         with open(f"{RESULTS}/checks.json", "w") as file:
             json.dump(results, file, indent=1)
     failed = [part["failed"] for part in results["parts"].values() if part.get("failed")]

@@ -37,6 +37,9 @@ class Guest:
     writable: list = field(default_factory=list)
     keep: list = field(default_factory=list)
     quiet: bool = False
+    nodes: int = 1
+    # CPUs that may ever be online, if that is more than `cpus`.
+    possible: int = 0
 
 
 @dataclass
@@ -221,12 +224,11 @@ def ending(room, console):
 
 def qemu_arguments(guest, room, sharing):
     qemu, acceleration = accelerator.choose(guest.kernel, guest.cpus)
-    append = f"console=ttyS0 quiet loglevel=4 panic=-1 rdinit=/init {guest.kernel.append} {guest.append}"
+    # no_timer_check: on a busy host the emulated timer may not tick while the kernel looks for it, and the kernel panics.
+    append = f"console=ttyS0 quiet loglevel=4 panic=-1 no_timer_check rdinit=/init {guest.kernel.append} {guest.append}"
     return [
         *qemu, *acceleration,
-        "-smp", str(guest.cpus), "-m", str(guest.memory),
-        "-object", f"memory-backend-memfd,id=memory,size={guest.memory}M,share=on",
-        "-machine", "q35,memory-backend=memory",
+        *processors_and_memory(guest),
         "-display", "none", "-monitor", "none", "-nodefaults", "-no-reboot",
         "-kernel", guest.kernel.image, "-initrd", f"{room}/initramfs", "-append", " ".join(append.split()),
         "-serial", f"file:{room}/console", "-serial", f"file:{room}/stdout", "-serial", f"file:{room}/stderr",
@@ -238,3 +240,20 @@ def qemu_arguments(guest, room, sharing):
         "-object", "rng-random,id=rng,filename=/dev/urandom", "-device", "virtio-rng-pci,rng=rng",
         *sharing.arguments,
     ]
+
+
+def processors_and_memory(guest):
+    """Options for the CPUs and the memory. Both are divided equally between memory nodes; CPUs that may come later go to the last node."""
+    cpus, nodes, possible = guest.cpus, guest.nodes, max(guest.possible, guest.cpus)
+    memory = "memory-backend-memfd,id=memory{},size={}M,share=on"
+    sockets = f",sockets={possible * nodes // cpus},maxcpus={possible}" if nodes > 1 or possible > cpus else ""
+    options = ["-smp", f"{cpus}{sockets}", "-m", str(guest.memory)]
+    if nodes < 2:
+        return [*options, "-object", memory.format("", guest.memory), "-machine", "q35,memory-backend=memory"]
+    options += ["-machine", "q35"]
+    for node in range(nodes):
+        first = node * cpus // nodes
+        later = f",cpus={cpus}-{possible - 1}" if node == nodes - 1 and possible > cpus else ""
+        options += ["-object", memory.format(node, guest.memory // nodes),
+                    "-numa", f"node,nodeid={node},memdev=memory{node},cpus={first}-{first + cpus // nodes - 1}{later}"]
+    return options

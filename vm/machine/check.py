@@ -10,6 +10,8 @@ from .common import GUEST, PROJECT, Failure, Unavailable, cache, say
 
 # The kernel that is also run with many CPUs, with lockdown, and where BPF is refused.
 MANY_CPUS = (8, 64)
+# CPUs that come and go, that the scheduler leaves alone, and most of which can never come.
+ODD_CPUS, POSSIBLE_CPUS = "isolcpus=6 nohz_full=7", 248
 FALLBACK_KERNEL = "newest"
 LOCKDOWN = "lsm=lockdown,capability,yama lockdown=confidentiality"
 MEMORY = {2: 3072, 8: 4096, 64: 8192}
@@ -25,6 +27,8 @@ class Task:
     append: str = ""
     timeout: int = 5400
     live_seconds: int = 0
+    nodes: int = 1
+    possible: int = 0
     what: str = field(default="")
 
     def key(self):
@@ -44,9 +48,9 @@ class Programs:
             return hashlib.sha256(file.read()).hexdigest()[:16]
 
 
-def build(quick=False, packages=live.ALONE):
-    """Builds what guests run, with all live tests or the quick ones."""
-    chosen = live.read_list(quick)
+def build(mark=None, packages=live.ALONE):
+    """Builds what guests run, with all live tests or those with a mark."""
+    chosen = live.read_list(mark)
     holdup, tests = live.build(list(chosen), packages)
     return Programs(holdup, chosen, tests)
 
@@ -68,14 +72,15 @@ def run(task, programs):
         return {"skipped": str(reason), "what": task.what}
     say(f"\n== {task.kernel.name}: Linux {task.kernel.version}, {task.kernel.flavour}, {task.cpus} CPUs {task.append}".rstrip())
     plan = {"holdup": programs.holdup, "project": PROJECT, "parts": task.parts, "live": programs.live, "tests": programs.tests,
-            "live_seconds": task.live_seconds}
+            "live_seconds": task.live_seconds, "dial": live.dial(next(iter(programs.tests.values())))}
     path = cache("plans", f"{task.key()}.json")
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "w") as file:
         json.dump(plan, file)
     target = live.target_folder(next(iter(programs.tests.values())))
     guest = boot.Guest(task.kernel, f"exec python3 {GUEST}/checks.py {path}", task.cpus, MEMORY.get(task.cpus, 4096),
-                       task.append, task.timeout, [f"{target}/tmp"], [target, path, os.path.dirname(programs.holdup)])
+                       task.append, task.timeout, [f"{target}/tmp"], [target, path, os.path.dirname(programs.holdup)],
+                       nodes=task.nodes, possible=task.possible)
     outcome = boot.run(guest)
     results = read_checks(outcome)
     results.update(kernel=task.kernel.name, flavour=task.kernel.flavour, suite=task.kernel.suite, asked_cpus=task.cpus,
@@ -108,6 +113,7 @@ def all_tasks(kernels):
         tasks.append(Task(kernel, ["programs", "start", "hot-lock", "live"]))
         if kernel.name == FALLBACK_KERNEL:
             tasks += [Task(kernel, ["programs", "start", "hot-lock"], cpus) for cpus in MANY_CPUS]
+            tasks.append(Task(kernel, ["cpus"], 8, ODD_CPUS, nodes=2, possible=POSSIBLE_CPUS, what="cpus"))
             tasks.append(Task(kernel, ["fallback"], what="refused"))
             tasks.append(Task(kernel, ["lockdown"], append=LOCKDOWN, what="lockdown"))
     return tasks

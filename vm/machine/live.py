@@ -7,13 +7,13 @@ import subprocess
 from .common import HERE, PROJECT, Failure, say
 
 
-def read_list(quick=False):
-    """Test program → names of its tests, in the order of the list."""
+def read_list(mark=None):
+    """Test program → names of its tests with that mark (None: all), in the order of the list."""
     chosen = {}
     with open(f"{HERE}/live") as file:
         for line in file:
             words = line.split("#")[0].split()
-            if len(words) >= 2 and (not quick or "quick" in words[2:]):
+            if len(words) >= 2 and (mark is None or mark in words[2:]):
                 chosen.setdefault(words[0], []).append(words[1])
     return chosen
 
@@ -54,3 +54,8 @@ def cargo(words):
 def target_folder(test):
     """The folder that cargo built a test program into (its `debug/deps`)."""
     return os.path.dirname(os.path.dirname(os.path.dirname(test)))
+
+
+def dial(test):
+    """holdup-dial, which is built with the test programs."""
+    return f"{os.path.dirname(os.path.dirname(test))}/holdup-dial"

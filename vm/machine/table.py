@@ -14,6 +14,15 @@ Start-up is how much longer `holdup run -- true` takes than `true`; under emulat
 | kernel | Linux | flavour | CPUs | programs loaded | most verified | start-up | live tests | first finding on hot-lock |
 |---|---|---|---|---|---|---|---|---|
 """
+CPUS = """
+## CPUs that come and go, and memory nodes
+
+holdup-dial with 12 threads, recorded on a kernel that was booted with `{append}`. "Lost" are events, "gaps" are spans of time
+without samples of a CPU. Memory is what the machine has less of while the program runs, the program's own memory included.
+
+| kernel | CPUs | case | lost | gaps | unknown | sampled pages by node | memory | result |
+|---|---|---|---|---|---|---|---|---|
+"""
 FALLBACK = """
 ## Where BPF is refused
 
@@ -122,10 +131,28 @@ def fallback(rows):
     return FALLBACK + "\n".join(lines) + "\n" if lines else ""
 
 
+def cpus(rows):
+    """A section on CPUs that come and go."""
+    lines = []
+    for name, results in rows:
+        for case, found in results.get("parts", {}).get("cpus", {}).get("cases", {}).items():
+            text = "; ".join(found["wrong"]) or "as it should be"
+            lines.append(f"| {name} | {results.get('cpus')} | {case} | {found.get('lost', '')} | {found.get('gaps', '')} "
+                         f"| {100 * found.get('unknown', 0):.2f} % | {pages(found)} | {found.get('mib', '')} MiB | {text.replace('|', '/')} |")
+    return CPUS.format(append=next((results["append"] for _, results in rows if results.get("what") == "cpus" and "append" in results), "")) + \
+        "\n".join(lines) + "\n" if lines else ""
+
+
+def pages(found):
+    """Sampled pages of the program by memory node, and moves of threads from node to node."""
+    nodes, moves = found.get("nodes") or [], found.get("moves") or {}
+    return f"{' + '.join(str(each['sampled_pages']) for each in nodes)}, {moves.get('other_node', 0)} moves"
+
+
 def page(rows):
     emulation = next((results["emulation"] for _, results in rows if "emulation" in results), "emulation")
     main = [row(name, results) for name, results in rows if not results.get("what")]
-    return HEAD.format(emulation=emulation) + "\n".join(main) + "\n" + missing(rows) + skips(rows) + fallback(rows)
+    return HEAD.format(emulation=emulation) + "\n".join(main) + "\n" + missing(rows) + skips(rows) + cpus(rows) + fallback(rows)
 
 
 def write(rows):

@@ -1,5 +1,5 @@
-//! The kernel's counts of each CPU (time by kind of work, interrupts for TLB shootdowns) and of the machine's
-//! memory (pages read from disk, and how many of them had been in memory before).
+//! The kernel's counts of each CPU: time by kind of work, and interrupts for TLB shootdowns. Also counts of
+//! the machine's memory: pages read from disk, and how many of them had been in memory before.
 
 use std::fs;
 

@@ -71,7 +71,7 @@ fn serve(requests: &Receiver<Request>) {
         if let Some(path) = &path {
             attr.config1 = path.as_ptr() as u64;
         }
-        // The recorder no longer wants it if nobody receives.
+        // An error means that the recorder no longer waits for the event.
         let _ = answer.send(perf_ring::open(&attr, pid, cpu));
     }
 }

@@ -11,11 +11,11 @@ use crate::cgroup_limits::Limits;
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Facts {
-    /// What goes into the manifest.
+    /// Data for the manifest.
     pub host: recording::Host,
     /// The kernel describes its types (`/sys/kernel/btf/vmlinux`), which BPF programs need.
     pub btf: bool,
-    /// `kernel.perf_event_paranoid`; `None` if there is no such switch.
+    /// `kernel.perf_event_paranoid`. `None` if the kernel has no such sysctl.
     pub perf_event_paranoid: Option<i64>,
     /// `kernel.unprivileged_bpf_disabled`.
     pub unprivileged_bpf_disabled: Option<i64>,
@@ -23,7 +23,7 @@ pub struct Facts {
     pub kptr_restrict: Option<i64>,
     /// `kernel.yama.ptrace_scope`.
     pub ptrace_scope: Option<i64>,
-    /// `none`, `integrity` or `confidentiality`; empty if not told.
+    /// `none`, `integrity` or `confidentiality`. Empty if unknown.
     pub lockdown: String,
     /// Effective capabilities of this process, one bit each.
     pub capabilities: u64,
@@ -31,7 +31,7 @@ pub struct Facts {
     pub capabilities_possible: u64,
     /// 0 none, 1 strict, 2 filter.
     pub seccomp: u32,
-    /// What kind of container this process is in (`docker`, `podman`, `kubernetes`, …), if any.
+    /// Kind of container of this process (`docker`, `podman`, `kubernetes`, …), if any.
     pub container: Option<String>,
     /// CPUs' worth of time that the cgroup may use, if it is limited.
     pub cpu_limit: Option<f64>,
@@ -81,7 +81,8 @@ impl Facts {
         }
     }
 
-    /// This process has the capability with this number, or `CAP_SYS_ADMIN`, which stands for the newer ones.
+    /// Whether this process has the capability with this number, or `CAP_SYS_ADMIN`, which includes the newer
+    /// ones.
     pub fn may(&self, number: u32) -> bool {
         let has = |bit: u32| self.capabilities >> bit & 1 == 1;
         let newer = matches!(number, capability::PERFMON | capability::BPF);
@@ -102,23 +103,23 @@ fn host(memory: &str) -> recording::Host {
     }
 }
 
-/// The kernel's release, such as `6.1.0-50-amd64`; empty if it cannot be read.
+/// The kernel's release, such as `6.1.0-50-amd64`. Empty if it cannot be read.
 pub fn kernel_release() -> String {
     text("/proc/sys/kernel/osrelease").trim().to_owned()
 }
 
-/// Which start of the machine this is: another number each time. Empty if the kernel does not say.
+/// Id of the current boot, which differs for each boot. Empty if the kernel does not report it.
 pub fn boot_id() -> String {
     text("/proc/sys/kernel/random/boot_id").trim().to_owned()
 }
 
-/// How many CPUs process `pid` (or `self`) may use by its affinity; 0 if it is gone.
+/// Number of CPUs that process `pid` (or `self`) may use by its affinity. 0 if it has exited.
 pub fn cpus_allowed(pid: &str) -> u32 {
     let status = text(&format!("/proc/{pid}/status"));
     status_field(&status, "Cpus_allowed_list").map_or(0, |list| parse_cpu_list(list).len() as u32)
 }
 
-/// CPUs online, ascending; at least one.
+/// Online CPUs, ascending. At least one.
 pub fn online_cpus() -> Vec<u16> {
     match parse_cpu_list(&text("/sys/devices/system/cpu/online")) {
         cpus if cpus.is_empty() => vec![0],
@@ -126,7 +127,7 @@ pub fn online_cpus() -> Vec<u16> {
     }
 }
 
-/// CPUs that may ever be online, ascending; includes those online.
+/// CPUs that may ever be online, ascending. Includes the online ones.
 pub fn possible_cpus() -> Vec<u16> {
     let online = online_cpus();
     match parse_cpu_list(&text("/sys/devices/system/cpu/possible")) {
@@ -150,7 +151,7 @@ fn has_type_name(types: &[u8], name: &str) -> bool {
     types.windows(wanted.len()).any(|window| window == wanted)
 }
 
-/// A list such as `0-3,7`; what makes no sense in it is left out.
+/// Parses a list such as `0-3,7`. Invalid parts are left out.
 pub fn parse_cpu_list(text: &str) -> Vec<u16> {
     let mut cpus = Vec::new();
     for part in text.trim().split(',') {
@@ -202,7 +203,7 @@ fn container() -> Option<String> {
     container_of_cgroups(&text("/proc/1/cgroup")).map(str::to_owned)
 }
 
-/// What the cgroups of the first process tell of a container.
+/// Returns the kind of container by the cgroups of the first process.
 pub fn container_of_cgroups(cgroups: &str) -> Option<&'static str> {
     const MARKS: &[(&str, &str)] = &[
         ("kubepods", "kubernetes"),
@@ -216,7 +217,7 @@ pub fn container_of_cgroups(cgroups: &str) -> Option<&'static str> {
     MARKS.iter().find(|(mark, _)| cgroups.contains(mark)).map(|(_, kind)| *kind)
 }
 
-/// `kernel.perf_event_paranoid`; `None` if the kernel has no such switch.
+/// `kernel.perf_event_paranoid`. `None` if the kernel has no such sysctl.
 pub fn perf_event_paranoid() -> Option<i64> {
     sysctl("kernel/perf_event_paranoid")
 }
@@ -232,17 +233,17 @@ fn text(path: &str) -> String {
 /// `PROC_PID_INIT_INO` of include/linux/proc_ns.h: the namespace in which the machine began.
 const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 
-/// What is wrong with another one.
+/// Error text for a process in another PID namespace.
 pub(crate) const OTHER_NUMBERS: &str =
     "process ids here differ from the kernel's (a PID namespace): other processes would be recorded";
 
-/// Whether processes have the same numbers for us as for the kernel; yes if nothing says otherwise.
+/// Whether our PIDs match the kernel's. `true` if unknown.
 pub(crate) fn is_in_first_pid_namespace() -> bool {
     fs::metadata("/proc/self/ns/pid").map_or(true, |own| own.ino() == FIRST_PID_NAMESPACE)
 }
 
-/// Events need descriptors for each CPU, on the lower rung for each thread as well: takes as many as we may have. A program that was
-/// forked before keeps its own limit.
+/// Raises the limit of open descriptors to the maximum allowed. Events need a descriptor per CPU, with the
+/// `perf` backend also per thread. A program forked before keeps its own limit.
 pub fn raise_descriptor_limit() {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: reads and writes one rlimit behind the pointers.

@@ -53,9 +53,9 @@ pub struct Child {
 /// How the program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// It exited with this status.
+    /// The process exited with this status.
     Exited(i32),
-    /// This signal killed it.
+    /// This signal killed the process.
     Killed(i32),
 }
 
@@ -79,7 +79,7 @@ impl Ending {
 
 fn pipe() -> Result<(File, File), CaptureError> {
     let mut ends = [0; 2];
-    // SAFETY: the kernel writes two descriptors, which nobody else owns.
+    // SAFETY: the kernel writes two descriptors, which are ours.
     unsafe {
         if libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) != 0 {
             return Err(CaptureError::last("making a pipe"));
@@ -94,7 +94,7 @@ pub fn hold(command: &[OsString]) -> Result<Held, CaptureError> {
     hold_with(command, &[])
 }
 
-/// ... but for these variables of its environment.
+/// Like [`hold`], with changes to the environment.
 pub fn hold_with(command: &[OsString], changes: &[(OsString, OsString)]) -> Result<Held, CaptureError> {
     hold_under(command, changes, &Conditions::default())
 }
@@ -139,7 +139,7 @@ pub fn hold_under(
 }
 
 unsafe extern "C" {
-    /// What execvp hands on.
+    /// The environment that execvp passes on.
     static mut environ: *const *const libc::c_char;
 }
 
@@ -182,7 +182,8 @@ unsafe fn become_program(
     }
 }
 
-/// In the child: tells errno, and the code of the condition that could not be set; 0: the program could not be run.
+/// In the child: reports errno, and the code of the condition that could not be set. Code 0 means that the
+/// program could not be run.
 unsafe fn fail(failure: &File, code: u8) -> ! {
     unsafe {
         let [a, b, c, d] = (*libc::__errno_location()).to_ne_bytes();
@@ -198,7 +199,7 @@ impl Held {
         self.pid
     }
 
-    /// Lets it become the program; returns once it has, or could not.
+    /// Lets the child become the program. Returns after its exec has succeeded or failed.
     pub fn release(mut self) -> Result<Child, CaptureError> {
         // Where no thread can be started, signals to the recorder end it and leave the program alone.
         let _ = signals::forward_to(self.pid, self.canary);
@@ -231,7 +232,7 @@ impl Held {
 }
 
 impl Child {
-    /// Its process id.
+    /// The PID.
     pub fn pid(&self) -> u32 {
         self.pid
     }
@@ -241,7 +242,7 @@ impl Child {
         self.released
     }
 
-    /// What memory it took, once it has ended.
+    /// Memory use, once the process has exited.
     pub fn memory(&self) -> Option<MemoryUse> {
         self.memory
     }
@@ -272,7 +273,7 @@ impl Child {
         if self.ended.is_none() && self.has_ended(flags) {
             signals::stop_forwarding(self.pid);
             let mut status = 0;
-            // SAFETY: waits for our own child; writes one integer, and one struct of plain numbers.
+            // SAFETY: waits for our own child. Writes one integer, and one struct of plain numbers.
             let (pid, used) = unsafe {
                 let mut used: libc::rusage = std::mem::zeroed();
                 (libc::wait4(self.pid as i32, &mut status, 0, &mut used), used)
@@ -287,9 +288,9 @@ impl Child {
         self.ended
     }
 
-    /// It is a zombie, or not our child any more.
+    /// Whether the process is a zombie, or not our child any more.
     fn has_ended(&self, flags: i32) -> bool {
-        // SAFETY: asks about our own child, without reaping it; writes one struct of plain numbers.
+        // SAFETY: queries our own child, without reaping it. Writes one struct of plain numbers.
         unsafe {
             let mut info: libc::siginfo_t = std::mem::zeroed();
             let flags = flags | libc::WEXITED | libc::WNOWAIT;
@@ -315,8 +316,9 @@ fn memory(used: &libc::rusage) -> MemoryUse {
 /// Ends this process the way the program ended, so that our caller sees the same.
 pub fn end_like(ending: Ending) -> ! {
     if let Ending::Killed(signal) = ending {
-        // SAFETY: no core of ours on top of the program's, not even to a pipe handler, which the limit does not stop
-        // (so the status lacks the "core dumped" flag: only a dump sets it); then the same signal.
+        // SAFETY: first prevents a core dump of ours in addition to the program's, even to a pipe handler,
+        // which the limit does not prevent. The status then lacks the "core dumped" flag, which only a dump
+        // sets. Then sends the same signal.
         unsafe {
             libc::prctl(libc::PR_SET_DUMPABLE, 0);
             let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };

@@ -1,7 +1,7 @@
-//! Which file is mapped where, in which process: executable memory only.
+//! Mapped files of processes: executable memory only.
 //!
-//! [`read_maps`] tells what /proc shows now; [`MappingFeed`] tells each new mapping of the whole
-//! machine as it happens. Neither reads the files.
+//! [`read_maps`] returns the current content of /proc. [`MappingFeed`] reports each new mapping of the whole
+//! machine. Neither reads the files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::{fs, io};
@@ -13,8 +13,8 @@ use crate::lower::procfs;
 use crate::perf_ring::records::{self, Parsed, Record};
 use crate::perf_ring::{self, Attr, Ring, flag, sample};
 
-/// The executable mappings and the vdso of a process now; empty if it is gone or may not be read. Paths are
-/// as the process sees them: in a container, look below `/proc/PID/root`.
+/// Returns the executable mappings and the vDSO of a process. Empty if it has exited or may not be read.
+/// Paths are in the process's view: for a container, prepend `/proc/PID/root`.
 pub fn read_maps(tgid: u32) -> Vec<RawMapping> {
     let read = |pid: u32| fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
     let mut bytes = read(tgid);
@@ -66,8 +66,8 @@ fn parse_maps_line(line: &str, tgid: u32, at: Timestamp) -> Option<RawMapping> {
     })
 }
 
-/// What each followed process has mapped executable: a new mapping takes the place of what it covers, a
-/// fork copies, an exec and an exit clear.
+/// Executable mappings of each followed process. A new mapping replaces the ones that it overlaps, a fork
+/// copies them. An exec or an exit clears them.
 #[derive(Clone, Debug, Default)]
 pub struct AddressSpaces {
     mappings: BTreeMap<u32, Vec<RawMapping>>,
@@ -98,12 +98,12 @@ impl AddressSpaces {
         copied
     }
 
-    /// A process is gone, or its memory is; `false`: it was not known.
+    /// The process has exited or replaced its memory. Returns `false` if it was unknown.
     pub fn clear(&mut self, tgid: u32) -> bool {
         self.mappings.remove(&tgid).is_some()
     }
 
-    /// What a process has mapped.
+    /// Returns the mappings of a process.
     pub fn of(&self, tgid: u32) -> &[RawMapping] {
         self.mappings.get(&tgid).map_or(&[], Vec::as_slice)
     }
@@ -124,7 +124,7 @@ pub fn mapping_of(mmap: records::Mmap, at: Timestamp) -> RawMapping {
 
 const SAMPLE_TYPE: u64 = sample::TID | sample::TIME | sample::CPU;
 const RING_BYTES: usize = 256 << 10;
-/// Reading anew what is mapped takes one part in so many of the time at the most.
+/// Reading all mappings again may take at most 1/20 of the time.
 const READING_PART: u64 = 20;
 /// No record is longer: the path is most of it.
 const RECORD_BYTES_MAX: usize = 4400;
@@ -137,14 +137,14 @@ pub struct MappingFeed {
     children: BTreeSet<u32>,
     /// Processes whose first thread has ended, and others have not.
     without_first: BTreeSet<u32>,
-    /// Threads that have ended since the last look at who is left, by process.
+    /// Threads that have ended since the last check of remaining threads, by process.
     ending: BTreeMap<u32, Vec<u32>>,
-    /// Processes whose mappings are others than [`MappingFeed::take_changed`] told last.
+    /// Processes whose mappings changed since the last [`MappingFeed::take_changed`].
     changed: BTreeSet<u32>,
     drained: Timestamp,
     /// Records may be missing since then.
     missed: Option<Timestamp>,
-    /// What is mapped is not read anew before.
+    /// Mappings are not read again before this time.
     rests_until: Timestamp,
     bytes: Vec<u8>,
 }
@@ -171,8 +171,8 @@ impl MappingFeed {
         })
     }
 
-    /// Follows a CPU again that was taken away and came back: the kernel has ended its event. What its ring still has is lost;
-    /// [`MappingFeed::catch_up`] tells what is mapped now.
+    /// Follows a CPU again that came back online: the kernel has ended its event. The rest of its ring is
+    /// lost. [`MappingFeed::catch_up`] returns the current mappings.
     pub fn begin_again(&mut self, cpu: u16) -> io::Result<()> {
         let ring = open_ring(cpu)?;
         self.rings.retain(|(known, _)| *known != CpuId(cpu));
@@ -180,7 +180,7 @@ impl MappingFeed {
         Ok(())
     }
 
-    /// What a process has mapped now that the feed has not heard of.
+    /// Returns the mappings of a process that are new to the feed.
     pub fn catch_up(&mut self, tgid: u32) -> Vec<RawMapping> {
         let fresh: Vec<RawMapping> =
             read_maps(tgid).into_iter().filter(|mapping| self.spaces.map(mapping)).collect();
@@ -190,9 +190,9 @@ impl MappingFeed {
         fresh
     }
 
-    /// What these processes have mapped now of which no record came, as from when records may be missing: another program that maps
-    /// thousands of pages at once drives out what they map. Empty where none are missing, and while the last reading is not long enough
-    /// ago for what it took: such a program may go on.
+    /// Returns mappings of these processes whose records were lost, with the time since which records may be
+    /// missing. A program that maps thousands of pages at once can overflow the ring. Empty if no record was
+    /// lost, or if the last read is too recent for its cost, because the overflow may continue.
     pub fn catch_up_missed(&mut self, tgids: impl IntoIterator<Item = u32>) -> Vec<RawMapping> {
         let Some(since) = self.missed.filter(|_| self.drained >= self.rests_until) else { return Vec::new() };
         self.missed = None;
@@ -203,7 +203,7 @@ impl MappingFeed {
         fresh.into_iter().map(|mapping| RawMapping { at: since, ..mapping }).collect()
     }
 
-    /// Tells the feed what a process had mapped before (see [`read_maps`]), so that a fork copies it.
+    /// Adds earlier mappings of a process (see [`read_maps`]), so that a fork copies them.
     pub fn add_known(&mut self, mappings: &[RawMapping]) {
         for mapping in mappings {
             self.spaces.map(mapping);
@@ -211,21 +211,21 @@ impl MappingFeed {
         }
     }
 
-    /// The processes whose mappings have changed since the last call, with all that they have now; none for
-    /// one that is gone.
+    /// Returns the processes whose mappings changed since the last call, with all current mappings. Empty
+    /// mappings for a process that has exited.
     pub fn take_changed(&mut self) -> Vec<(u32, Vec<RawMapping>)> {
         let changed = std::mem::take(&mut self.changed);
         changed.into_iter().map(|tgid| (tgid, self.spaces.of(tgid).to_vec())).collect()
     }
 
-    /// Gives new mappings of the processes that `wanted` says and of their children, in time order, and what
-    /// was lost.
+    /// Passes on new mappings of the processes selected by `wanted` and of their children, in time order, and
+    /// losses.
     pub fn drain(&mut self, wanted: &dyn Fn(u32) -> bool, sink: &mut dyn FnMut(Event)) {
         let seen = crate::lower::now();
         let mut batch: Vec<Parsed> = Vec::new();
         for (cpu, ring) in &mut self.rings {
             let whole = ring.take(&mut self.bytes);
-            // The kernel says what it had no room for with the next record that it has room for, which may be seconds later.
+            // The kernel reports lost records only with the next record that fits, possibly seconds later.
             if self.bytes.len() + RECORD_BYTES_MAX > RING_BYTES {
                 self.missed = self.missed.or(Some(self.drained));
             }
@@ -263,7 +263,7 @@ impl MappingFeed {
                 }
             }
             Record::Fork(task) if task.tgid != task.parent_tgid && self.follows_fork(task, wanted) => {
-                // Its number was another's, who is gone for sure.
+                // The TID is reused, so its earlier process has exited.
                 if self.ending.remove(&task.tgid).is_some() {
                     self.spaces.clear(task.tgid);
                 }
@@ -293,8 +293,8 @@ impl MappingFeed {
         }
     }
 
-    /// A process ends with the last of its threads: the first one may end before the others (`pthread_exit` in main). Who is asked for
-    /// may not have come to its very end yet.
+    /// A process ends with its last thread. The first thread may end earlier (`pthread_exit` in main). At
+    /// this check, an ending thread may not have finished its exit yet.
     fn end(&mut self) {
         for (tgid, ended) in std::mem::take(&mut self.ending) {
             if procfs::has_threads(tgid, &ended) {

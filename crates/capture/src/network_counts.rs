@@ -1,5 +1,5 @@
-//! What the kernel counts of TCP in a network namespace: first packets of connections that it sent again, and connections that found
-//! the queue of a listening socket full.
+//! The kernel's TCP counters of a network namespace: retransmitted first packets of connections, and
+//! connections that found a listening socket's queue full.
 
 use std::fs::File;
 use std::io::{Read, Seek};
@@ -9,26 +9,26 @@ use holdup_events::tables::CountKind;
 
 use crate::cpu_counts::CpuCount;
 
-/// The columns of `/proc/net/netstat` that are told, by their part and name there (net/ipv4/proc.c).
+/// The recorded columns of `/proc/net/netstat`, by section and name (net/ipv4/proc.c).
 const COLUMNS: [(&str, &str, CountKind); 2] = [
     ("TcpExt:", "ListenOverflows", CountKind::ListenOverflows),
     ("TcpExt:", "TCPSynRetrans", CountKind::SynRetransmits),
 ];
 
-/// The counts of one namespace: the file stays open, which keeps it readable when the process is gone.
+/// The counters of one namespace. The file stays open, so it can be read after the process has exited.
 #[derive(Default)]
 pub struct NetworkCounts {
     file: Option<File>,
 }
 
 impl NetworkCounts {
-    /// Of the namespace in which a process is; of holdup's own if none is said.
+    /// For the namespace of a process, by default of holdup itself.
     pub fn of(pid: Option<u32>) -> NetworkCounts {
         let process = pid.map_or_else(|| "self".to_owned(), |pid| pid.to_string());
         NetworkCounts { file: File::open(format!("/proc/{process}/net/netstat")).ok() }
     }
 
-    /// The counts since the namespace was made. Nothing where /proc does not say.
+    /// Returns the counters since the namespace was made. Empty if /proc does not have them.
     pub fn look(&mut self) -> Vec<CpuCount> {
         let mut text = String::new();
         let read = self.file.as_mut().and_then(|file| {

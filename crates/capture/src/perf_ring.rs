@@ -1,7 +1,7 @@
-//! `perf_event_open` and its ring: opening an event, mapping its ring, taking the bytes out.
+//! `perf_event_open` and its ring: opens an event, maps its ring, and copies the bytes.
 //!
-//! What the bytes mean is [`records`]'s affair; which events to open is the callers'. Nothing here
-//! trusts the ring: sizes are checked before anything is read.
+//! [`records`] decodes the bytes. The callers choose the events. The ring is not trusted: sizes are checked
+//! before any read.
 
 pub mod records;
 
@@ -16,11 +16,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Attr {
     /// `PERF_TYPE_*`.
     pub kind: u32,
-    /// Size of this struct; set by [`Attr::new`].
+    /// Size of this struct, set by [`Attr::new`].
     pub size: u32,
     /// Which event of that type.
     pub config: u64,
-    /// One sample every so many events (for `CPU_CLOCK`: ns); 0 for none.
+    /// Number of events per sample (for `CPU_CLOCK`: ns). 0 for none.
     pub sample_period: u64,
     /// `sample::*` bits.
     pub sample_type: u64,
@@ -48,7 +48,7 @@ pub struct Attr {
     pub sample_regs_intr: u64,
     /// Bytes in the AUX area before a poll wakes.
     pub aux_watermark: u32,
-    /// Callchains are cut here; 0 for the system's limit.
+    /// Maximum length of callchains. 0 for the system's limit.
     pub sample_max_stack: u16,
     /// Zero.
     pub reserved: u16,
@@ -111,7 +111,7 @@ pub mod flag {
     pub const USE_CLOCKID: u64 = 1 << 25;
     pub const CONTEXT_SWITCH: u64 = 1 << 26;
     pub const BUILD_ID: u64 = 1 << 34;
-    /// Of what the thread starts only threads inherit it (since 5.13).
+    /// New threads inherit the event, new processes do not (since 5.13).
     pub const INHERIT_THREAD: u64 = 1 << 35;
 }
 
@@ -144,13 +144,13 @@ impl Attr {
 /// Opens `attr` for task `pid` (0 self, -1 all) on `cpu` (-1 any).
 pub fn open(attr: &Attr, pid: i32, cpu: i32) -> io::Result<OwnedFd> {
     const CLOSE_ON_EXEC: libc::c_ulong = 8;
-    // SAFETY: the kernel reads `attr.size` bytes behind a valid reference; it keeps nothing.
+    // SAFETY: the kernel reads `attr.size` bytes at a valid reference, and keeps no pointer.
     let fd =
         unsafe { libc::syscall(libc::SYS_perf_event_open, ptr::from_ref(attr), pid, cpu, -1, CLOSE_ON_EXEC) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel just gave us this descriptor; nobody else has it.
+    // SAFETY: the kernel has just returned this descriptor, and it is ours.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }
 
@@ -191,7 +191,7 @@ pub fn event_id(fd: &OwnedFd) -> io::Result<u64> {
 /// Sends `fd`'s records into the ring of `ring` (same CPU, same clock).
 pub fn redirect(fd: &OwnedFd, ring: &Ring) -> io::Result<()> {
     const IOC_SET_OUTPUT: libc::c_ulong = 0x2405;
-    // SAFETY: both descriptors are open; the kernel touches no memory of ours.
+    // SAFETY: both descriptors are open, and the kernel accesses no memory of ours.
     match unsafe { libc::ioctl(fd.as_raw_fd(), IOC_SET_OUTPUT, ring.fd.as_raw_fd()) } {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),
@@ -208,7 +208,7 @@ pub struct Ring {
     tail: u64,
 }
 
-// SAFETY: the mapping belongs to this value alone; the kernel side is synchronised by head and tail.
+// SAFETY: the mapping belongs to this value alone. Head and tail synchronize it with the kernel.
 unsafe impl Send for Ring {}
 
 /// Offsets in `struct perf_event_mmap_page`.
@@ -216,8 +216,8 @@ const HEAD_OFFSET: usize = 1024;
 const TAIL_OFFSET: usize = 1032;
 
 impl Ring {
-    /// Maps the ring of `fd` with `bytes` (a power of two of pages), or the half, the quarter, …
-    /// where the user's limit of locked memory forbids more.
+    /// Maps the ring of `fd` with `bytes` (a power of two of pages). If the user's limit of locked memory is
+    /// lower, tries a half, a quarter, and so on.
     pub fn map(fd: OwnedFd, bytes: usize) -> io::Result<Ring> {
         let page = page_bytes();
         let mut data_bytes = bytes.next_power_of_two().max(page);
@@ -243,8 +243,8 @@ impl Ring {
         self.data_bytes
     }
 
-    /// Replaces `taken` by all that the ring holds and frees the ring. `false`: the ring's counters made
-    /// no sense; its content was skipped.
+    /// Replaces `taken` by the ring's content and frees the ring. Returns `false` if the ring's counters were
+    /// invalid and the content was skipped.
     pub fn take(&mut self, taken: &mut Vec<u8>) -> bool {
         taken.clear();
         // SAFETY: both counters lie inside the first mapped page, aligned, and live as long as `self`.
@@ -255,7 +255,8 @@ impl Ring {
         };
         // Acquire: the bytes before `head` are written. Release: we are done with those before `tail`.
         let head = head_cell.load(Ordering::Acquire);
-        // SAFETY: `data_bytes` bytes are mapped from `data_offset`; the kernel leaves tail..head alone.
+        // SAFETY: `data_bytes` bytes are mapped from `data_offset`, and the kernel does not write to
+        // tail..head.
         let whole =
             unsafe { copy_span(self.base.add(self.data_offset), self.data_bytes, self.tail, head, taken) };
         self.tail = head;
@@ -266,7 +267,7 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // SAFETY: unmaps what `map_shared` mapped; no reference into it outlives `self`.
+        // SAFETY: unmaps the mapping of `map_shared`. No reference into it outlives `self`.
         unsafe { libc::munmap(self.base.cast(), self.mapped_bytes) };
     }
 }
@@ -283,11 +284,12 @@ pub(crate) fn page_bytes() -> usize {
     usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }
 
-/// Appends the bytes `tail..head` of a ring of `size` bytes to `out`. `false` and nothing appended if
-/// the counters make no sense.
+/// Appends the bytes `tail..head` of a ring of `size` bytes to `out`. Returns `false` and appends nothing if
+/// the counters are invalid.
 ///
 /// # Safety
-/// `size` bytes behind `ring` must be readable and not written meanwhile between `tail` and `head`.
+/// `size` bytes from `ring` on must be readable, and not be written between `tail` and `head` during the
+/// call.
 unsafe fn copy_span(ring: *const u8, size: usize, tail: u64, head: u64, out: &mut Vec<u8>) -> bool {
     let Ok(length) = usize::try_from(head.wrapping_sub(tail)) else { return false };
     if size == 0 || length > size {
@@ -296,7 +298,7 @@ unsafe fn copy_span(ring: *const u8, size: usize, tail: u64, head: u64, out: &mu
     let from = (tail % size as u64) as usize;
     let first = length.min(size - from);
     out.reserve(length);
-    // SAFETY: from + first <= size, length - first <= from <= size; `out` has room for `length` more.
+    // SAFETY: from + first <= size, length - first <= from <= size. `out` has room for `length` more.
     unsafe {
         let end = out.as_mut_ptr().add(out.len());
         ptr::copy_nonoverlapping(ring.add(from), end, first);
@@ -312,7 +314,7 @@ mod tests {
 
     fn span(ring: &[u8], tail: u64, head: u64) -> Option<Vec<u8>> {
         let mut out = Vec::new();
-        // SAFETY: the slice is readable and nobody writes it.
+        // SAFETY: the slice is readable and not written.
         unsafe { copy_span(ring.as_ptr(), ring.len(), tail, head, &mut out) }.then_some(out)
     }
 
@@ -349,7 +351,7 @@ mod tests {
             Ok(ring) => ring,
             Err(error) => return println!("skipped: mmap of the ring: {error}"),
         };
-        // SAFETY: renames this thread; the string is terminated.
+        // SAFETY: renames this thread. The string is terminated.
         unsafe { libc::prctl(libc::PR_SET_NAME, c"ring-test".as_ptr()) };
         let mut bytes = Vec::new();
         assert!(ring.take(&mut bytes));

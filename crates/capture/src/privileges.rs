@@ -1,5 +1,5 @@
-//! Giving up privileges once the kernel programs are loaded: what a recorder still needs is little, and a
-//! program run by root reads foreign bytes afterwards.
+//! Drops privileges once the BPF programs are loaded. A recorder then needs few of them, and a recorder
+//! started by root reads untrusted bytes.
 
 use std::io;
 use std::sync::OnceLock;
@@ -7,10 +7,14 @@ use std::sync::OnceLock;
 use crate::error::CaptureError;
 use crate::host::capability;
 
-/// What stays: maps and iterators of the loaded programs (BPF, PERFMON), other users' `/proc` and
-/// binaries (SYS_PTRACE, DAC_READ_SEARCH), those that were replaced while they run (CHECKPOINT_RESTORE), the kernel's
-/// symbols (SYSLOG), its own priority (SYS_NICE), a directory for the recording (DAC_OVERRIDE), and passing signals
-/// on to a program that has changed its user (KILL).
+/// The kept capabilities:
+/// - BPF, PERFMON: maps and iterators of the loaded programs
+/// - SYS_PTRACE, DAC_READ_SEARCH: other users' `/proc` and binaries
+/// - CHECKPOINT_RESTORE: binaries that were replaced while they run
+/// - SYSLOG: the kernel's symbols
+/// - SYS_NICE: the recorder's own priority
+/// - DAC_OVERRIDE: the recording's directory
+/// - KILL: forwarding signals to a program that has changed its user
 const KEPT: u64 = 1 << capability::DAC_OVERRIDE
     | 1 << capability::DAC_READ_SEARCH
     | 1 << capability::KILL
@@ -21,8 +25,8 @@ const KEPT: u64 = 1 << capability::DAC_OVERRIDE
     | 1 << capability::BPF
     | 1 << capability::CHECKPOINT_RESTORE;
 
-/// What `setcap`, or a container, lends: the same without a directory of others for the recording, and signals to other users.
-/// The documents, the package and `./dev install` say so too, which a test compares.
+/// The capabilities granted by `setcap` or a container: `KEPT` without access to other users' directories
+/// and signals to other users. A test compares them with the documents, the package and `./dev install`.
 pub const LENT: [&str; 7] =
     ["bpf", "perfmon", "sys_ptrace", "dac_read_search", "syslog", "sys_nice", "checkpoint_restore"];
 
@@ -63,8 +67,8 @@ pub fn drop_unneeded() -> Result<(), CaptureError> {
     Ok(())
 }
 
-/// Capabilities of the thread that opens perf events for the recorder: CAP_SYS_ADMIN, which the kernel requires for events at functions
-/// of programs, and what resolves a path below another process's `/proc`.
+/// Capabilities of the thread that opens perf events for the recorder. The kernel requires CAP_SYS_ADMIN for
+/// events at functions of programs. The others resolve a path below another process's `/proc`.
 const FOR_EVENTS: u64 = 1 << capability::SYS_ADMIN
     | 1 << capability::PERFMON
     | 1 << capability::DAC_READ_SEARCH
@@ -101,14 +105,15 @@ pub fn drop_all() -> Result<(), CaptureError> {
 /// Rights by which files are opened that the user may not.
 const OF_FILES: u64 = 1 << capability::DAC_OVERRIDE | 1 << capability::DAC_READ_SEARCH;
 
-/// The capabilities of this process are those of its file (`setcap`) and not its user's: what the user names must be
-/// opened by the user's own rights.
+/// Whether this process has its capabilities from its file (`setcap`) and not from its user. Then files that
+/// the user names must be opened with the user's own rights.
 pub fn are_lent() -> bool {
     // SAFETY: both read a number.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 && libc::geteuid() != 0 }
 }
 
-/// Gives up every right that the file lends to this thread and those that it starts; a user's own stay.
+/// Drops every capability that the file grants to this thread, also for threads that it starts. The user's
+/// own ones stay.
 pub fn give_back() -> Result<(), CaptureError> {
     match are_lent() {
         true => change(|_| Rights::default()),
@@ -162,12 +167,13 @@ fn change(to: impl FnOnce(Rights) -> Rights) -> Result<(), CaptureError> {
     Ok(())
 }
 
-/// How much before others the recorder runs while it records: a full ring loses what nobody can bring back.
+/// Nice value of the recorder while it records, because events lost in a full ring cannot be recovered.
 const RECORDER_NICE: libc::c_int = -10;
 /// How much behind others tables are made while the program goes on.
 const BACKGROUND_NICE: libc::c_int = 10;
 
-/// The nice value with which holdup was started, once somebody asked: who is to run behind others does so when it no longer records.
+/// The nice value with which holdup was started, read at the first use. Threads in the background return to
+/// it when the recording ends.
 static OWN_NICE: OwnNice = OwnNice(OnceLock::new());
 
 struct OwnNice(OnceLock<libc::c_int>);
@@ -197,7 +203,7 @@ pub fn run_like_others() {
     OWN_NICE.return_to();
 }
 
-/// Lets this thread, and those that it starts, run behind others: what it does can wait.
+/// Lowers the priority of this thread, and of those that it starts, for work that can wait.
 pub fn run_behind_others() {
     let nice = BACKGROUND_NICE.max(OWN_NICE.get());
     OWN_NICE.leave(nice);
@@ -207,7 +213,7 @@ pub fn run_behind_others() {
 /// the recorder from its CPU until the ring is full. Only while it is needed: it takes the CPU from them.
 pub fn run_at_once(at_once: bool) {
     let (policy, priority) = if at_once { (libc::SCHED_RR, 99) } else { (libc::SCHED_OTHER, 0) };
-    // SAFETY: a struct of plain numbers is cleared and read; 0 is the calling thread.
+    // SAFETY: a struct of plain numbers is cleared and read. 0 is the calling thread.
     unsafe {
         let mut parameters: libc::sched_param = std::mem::zeroed();
         parameters.sched_priority = priority;
@@ -215,14 +221,15 @@ pub fn run_at_once(at_once: bool) {
     }
 }
 
-/// Of the calling thread.
+/// Nice value of the calling thread.
 fn nice() -> libc::c_int {
-    // SAFETY: plain numbers; 0 is the calling thread. It exists, so -1 is a nice value and no error.
+    // SAFETY: plain numbers. 0 is the calling thread, which exists, so -1 is a nice value and no error.
     unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }
 }
 
 fn set_nice(nice: libc::c_int) {
-    // SAFETY: plain numbers; 0 is the calling thread. Without the right it stays as it was: slower, not wrong.
+    // SAFETY: plain numbers. 0 is the calling thread. Without the capability the value stays unchanged, which
+    // is slower, not wrong.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) };
 }
 

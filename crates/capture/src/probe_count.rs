@@ -1,7 +1,8 @@
-//! How often a place in a binary is passed, counted by the kernel: perf's uprobes in counting mode, without records.
+//! Number of hits of a place in a binary, counted by the kernel: perf's uprobes in counting mode, without
+//! records.
 //!
-//! A pass costs 0.4 µs where the kernel can carry out the first instruction itself (`nop`, `push`), as at probes of authors; 14 µs
-//! where it has to step over it.
+//! A hit costs 0.4 µs if the kernel can emulate the first instruction (`nop`, `push`), as at USDT probes. It
+//! costs 14 µs if the kernel has to single-step the instruction.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -16,14 +17,15 @@ const TYPE: &str = "/sys/bus/event_source/devices/uprobe/type";
 /// Where a semaphore's offset stands in `config` (…/uprobe/format/ref_ctr_offset).
 const SEMAPHORE_SHIFT: u32 = 32;
 
-/// Counts from its opening on, wherever on the machine the file runs. Nobody is disturbed once it is dropped.
+/// Counts from its opening on, in all processes that run the file. Dropping it removes the probe.
 ///
-/// Not in one process and its children alone: the kernel (up to 6.18 at least) reads the file's name anew for each thread that
-/// inherits such an event, from the memory of the process that starts it, and refuses the thread if it is not there.
+/// It does not count a single process and its children. For each thread that inherits such an event, the
+/// kernel (up to at least 6.18) reads the file's name again from the memory of the starting process. If the
+/// name is not there, the kernel refuses the thread.
 pub struct ProbeCount(Vec<File>);
 
 impl ProbeCount {
-    /// At byte `offset` of `file`; a `semaphore` (0: none) is at another offset.
+    /// At byte `offset` of `file`. `semaphore` is the offset of its semaphore, 0 for none.
     pub fn open(file: &Path, (offset, semaphore): (u64, u64)) -> io::Result<ProbeCount> {
         let kind = std::fs::read_to_string(TYPE)?;
         let kind = kind.trim().parse().map_err(|_| io::Error::other(format!("{TYPE} has no number")))?;

@@ -4,8 +4,8 @@ use std::io;
 
 use crate::lower::procfs;
 
-/// Reads from `address` on; gives how many bytes there were before memory that cannot be read. Needs what a debugger needs
-/// (ptrace(2), `PTRACE_MODE_ATTACH_REALCREDS`); the process is not stopped.
+/// Reads from `address` on. Returns the number of bytes before unreadable memory. Needs a debugger's access
+/// (ptrace(2), `PTRACE_MODE_ATTACH_REALCREDS`). The process is not stopped.
 pub fn read(pid: u32, address: u64, bytes: &mut [u8]) -> io::Result<usize> {
     match read_as(pid, address, bytes) {
         Err(error) if error.raw_os_error() == Some(libc::ESRCH) => match procfs::shown_as(pid) {
@@ -21,7 +21,7 @@ fn read_as(pid: u32, address: u64, bytes: &mut [u8]) -> io::Result<usize> {
     let address = usize::try_from(address).map_err(|_| io::Error::from_raw_os_error(libc::EFAULT))?;
     let into = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     let from = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: bytes.len() };
-    // SAFETY: writes at most into `bytes`; `from` is an address of the other process.
+    // SAFETY: writes at most into `bytes`. `from` is an address of the other process.
     let read = unsafe { libc::process_vm_readv(pid, &raw const into, 1, &raw const from, 1, 0) };
     usize::try_from(read).map_err(|_| io::Error::last_os_error())
 }

@@ -1,9 +1,9 @@
-//! Where OCaml 5 programs tell their runtime's events: a file of rings a process, which the program makes when its
-//! environment asks for it.
+//! Event rings of OCaml 5 programs: one file of rings per process. The program makes it if its environment
+//! requests it.
 //!
-//! [`RingDirectory`] is a private directory for these files, and the environment that names it. What the files say is
-//! decoded elsewhere. A program whose directory is missing aborts: so the directory outlives every program that has
-//! its name in its environment, as far as the recorder knows of them.
+//! [`RingDirectory`] is a private directory for these files, with the environment that names it. Another
+//! module decodes the files. A program aborts if its directory is missing. Therefore the directory outlives
+//! every program that has its name in its environment, as far as the recorder knows them.
 
 use std::cell::Cell;
 use std::ffi::{CString, OsString};
@@ -48,7 +48,7 @@ impl RingDirectory {
             [Some(PathBuf::from("/dev/shm")), std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from)];
         let mut failure = io::Error::new(io::ErrorKind::StorageFull, "no file system in memory has room");
         for place in places.into_iter().flatten() {
-            // A ring that finds no room kills its program: what is written at the most must fit four times.
+            // A program without space for its ring is killed. The maximum size must fit four times.
             let free = free_bytes(&place).unwrap_or(0);
             let fits = |log2: &u32| (DOMAINS * 8) << log2 <= free / 4;
             let Some(ring_log2) = (RING_LOG2_MIN..=RING_LOG2).rev().find(fits) else { continue };
@@ -62,13 +62,13 @@ impl RingDirectory {
         Err(failure)
     }
 
-    /// What the program's environment must say, given what it says without. Nothing if its user has switched events on:
-    /// then they go where the user wants them.
+    /// Returns the changes to the program's environment, given its current environment. Empty if the user has
+    /// enabled the events: then the user's directory is used.
     pub fn environment(&self, current: impl Fn(&str) -> Option<OsString>) -> Vec<(OsString, OsString)> {
         settings(&self.path, self.ring_log2, current)
     }
 
-    /// The files that are there: process, as it calls itself, and path; in the order of processes.
+    /// Returns the existing files in the order of processes: PID in the process's own view, and path.
     pub fn files(&self) -> Vec<(u32, PathBuf)> {
         let entries = fs::read_dir(&self.path).into_iter().flatten().flatten();
         let mut files: Vec<_> =
@@ -77,7 +77,7 @@ impl RingDirectory {
         files
     }
 
-    /// Removes the file of a process that has ended; `true` if there is none now.
+    /// Removes the file of a process that has ended. Returns `true` if no file is left.
     pub fn remove(&self, pid: u32) -> bool {
         let removed = fs::remove_file(self.path.join(format!("{pid}.{ENDING}")));
         removed.map_or_else(|error| error.kind() == io::ErrorKind::NotFound, |()| true)
@@ -102,7 +102,8 @@ impl Drop for RingDirectory {
     }
 }
 
-/// For the user alone; a program started by root may become anybody, and then must find it writable.
+/// The directory is private to the user. A program started by root may change its user, and must still be
+/// able to write.
 fn make_private(path: &Path) -> io::Result<()> {
     DirBuilder::new().mode(0o700).create(path)?;
     // SAFETY: asks for a number.
@@ -112,7 +113,7 @@ fn make_private(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Directories of recorders that were killed, and whose programs are gone.
+/// Removes the directories of killed recorders whose programs have exited.
 fn remove_stale(place: &Path) {
     let is_alive = |pid: u32| Path::new(&format!("/proc/{pid}")).exists();
     for entry in fs::read_dir(place).into_iter().flatten().flatten() {
@@ -121,7 +122,7 @@ fn remove_stale(place: &Path) {
         let rings = || fs::read_dir(entry.path()).into_iter().flatten().flatten();
         let in_use = || rings().any(|ring| pid_of(&ring.path()).is_some_and(is_alive));
         if recorder.is_some_and(|recorder: u32| !is_alive(recorder)) && !in_use() {
-            // Somebody else's is left alone: it cannot be removed.
+            // Removing another user's directory fails, and it stays.
             let _ = fs::remove_dir_all(entry.path());
         }
     }
@@ -192,7 +193,7 @@ pub fn ring_in_maps(maps: &str) -> Option<PathBuf> {
     paths.find(|path| pid_of(Path::new(path)).is_some()).map(PathBuf::from)
 }
 
-/// Opens a ring; what is no regular file, or a link to one, is left alone.
+/// Opens a ring. Fails for symbolic links and for anything except a regular file.
 pub fn open(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW).open(path)?;
     match file.metadata()?.is_file() {

@@ -1,4 +1,5 @@
-//! A tracepoint of the kernel, by name: who passes it, on any CPU, with the kernel's own filter on its fields.
+//! A kernel tracepoint by name: reports the threads that hit it on any CPU, with the kernel's own filter on
+//! its fields.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -13,7 +14,7 @@ use crate::perf_ring::{self, Attr, Ring, sample};
 /// `PERF_TYPE_TRACEPOINT`.
 const TYPE_TRACEPOINT: u32 = 2;
 const SAMPLE_TYPE: u64 = sample::TID | sample::TIME | sample::CPU;
-/// Of each CPU: two thousand passes between two looks.
+/// Per CPU: room for two thousand hits between two reads.
 const RING_BYTES: usize = 64 << 10;
 /// Where the kernel shows its tracepoints.
 const TRACING: [&str; 2] = ["/sys/kernel/tracing/events", "/sys/kernel/debug/tracing/events"];
@@ -34,10 +35,11 @@ pub struct Tracepoint {
 }
 
 impl Tracepoint {
-    /// Opens `category:name` on each of `cpus`. `filter`: a condition on its fields in the kernel's words; empty: none.
+    /// Opens `category:name` on each of `cpus`. `filter`: a condition on its fields in the kernel's syntax,
+    /// empty for none.
     ///
     /// # Errors
-    /// If there is none of that name, it may not be had, or the kernel does not understand the filter.
+    /// If the tracepoint does not exist, is not permitted, or the kernel rejects the filter.
     pub fn open(category: &str, name: &str, filter: &str, cpus: &[u16]) -> Result<Tracepoint, CaptureError> {
         let refused = |reason: String| CaptureError::Tracepoint { reason };
         let place = place(category, name)?;
@@ -65,7 +67,7 @@ impl Tracepoint {
         Ok(Tracepoint { rings, bytes: Vec::new() })
     }
 
-    /// Who passed it since the last call, in the order of time, and how many more of whom no record could be kept.
+    /// Returns the hits since the last call in time order, and the number of lost ones.
     pub fn drain(&mut self) -> (Vec<Pass>, u64) {
         let (mut passes, mut lost) = (Vec::new(), 0);
         for ring in &mut self.rings {
@@ -111,7 +113,7 @@ fn place(category: &str, name: &str) -> Result<PathBuf, CaptureError> {
     )))
 }
 
-/// Names of its fields, but for those that every tracepoint has.
+/// Names of its fields, except those that every tracepoint has.
 fn fields(place: &std::path::Path) -> Vec<String> {
     let format = std::fs::read_to_string(place.join("format")).unwrap_or_default();
     let field = |line: &str| {
@@ -137,7 +139,7 @@ mod tests {
         }
     }
 
-    /// What this kernel allows: a call that is made is seen, another is filtered away.
+    /// As far as this kernel allows it: a matching call is reported, another is filtered.
     #[test]
     fn who_passes_is_told_and_who_does_not_fit_is_not() {
         let cpus = crate::host::online_cpus();

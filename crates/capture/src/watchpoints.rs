@@ -1,6 +1,6 @@
-//! Hardware watchpoints on threads of other programs: the CPU itself says that a thread touched a few bytes. The kernel counts
-//! it, and takes the watchpoint away after so many hits, so that a thread pays for these and no more: an exception each (1 to 2 µs;
-//! 35 on a virtual machine).
+//! Hardware watchpoints on threads of other programs: the CPU reports accesses to a few bytes. The kernel
+//! counts the hits, and disables the watchpoint after a given number. A thread only pays for these hits: an
+//! exception each (1 to 2 µs, 35 µs on a virtual machine).
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -8,18 +8,18 @@ use std::os::fd::AsRawFd;
 
 use crate::perf_ring::{self, Attr, TYPE_BREAKPOINT, flag};
 
-/// A thread can have four. One is left for whoever comes meanwhile.
+/// A thread can have four watchpoints. One is left free for other users.
 pub const PER_THREAD: usize = 3;
-/// What a hit costs the thread at the most (ns), measured on a virtual machine.
+/// Maximum cost of a hit for the thread (ns), measured on a virtual machine.
 pub const HIT_NS: u64 = 40_000;
 
-/// What a watchpoint stops at; x86 has none for reads alone.
+/// Kinds of accesses that fire. x86 has no watchpoints for reads alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Stops {
-    /// `HW_BREAKPOINT_W`: whoever writes.
+    /// `HW_BREAKPOINT_W`: writes.
     Writes = 2,
-    /// `HW_BREAKPOINT_RW`: whoever reads or writes.
+    /// `HW_BREAKPOINT_RW`: reads and writes.
     All = 3,
 }
 /// `PERF_FORMAT_TOTAL_TIME_RUNNING`.
@@ -27,15 +27,16 @@ const TIME_RUNNING: u64 = 1 << 1;
 /// `PERF_EVENT_IOC_REFRESH`.
 const REFRESH: libc::c_ulong = 0x2402;
 
-/// One watchpoint of one thread; it is gone when it is dropped.
+/// A watchpoint of one thread, removed on drop.
 pub struct Watchpoint(File);
 
 impl Watchpoint {
-    /// On `bytes` (1, 2, 4, 8) from `address` on, which is a multiple of that, for what `stops` of thread `tid` in user mode; for
-    /// `hits` of these.
+    /// Watches `bytes` (1, 2, 4, 8) from `address` on, a multiple of `bytes`, in user mode of thread `tid`.
+    /// Fires at most `hits` times, at the accesses in `stops`.
     ///
     /// # Errors
-    /// See [`is_taken`]; the thread is gone; the machine has no watchpoints.
+    /// If all watchpoints are in use ([`is_taken`]), the thread has exited, or the machine has no
+    /// watchpoints.
     pub fn open(
         tid: u32,
         (address, bytes): (u64, u32),
@@ -51,14 +52,15 @@ impl Watchpoint {
         };
         let tid = i32::try_from(tid).map_err(|_| io::Error::from_raw_os_error(libc::ESRCH))?;
         let file = File::from(perf_ring::open(&attr, tid, -1)?);
-        // SAFETY: the descriptor is open; the argument is a plain number.
+        // SAFETY: the descriptor is open, and the argument is a plain number.
         match unsafe { libc::ioctl(file.as_raw_fd(), REFRESH, hits) } {
             -1 => Err(io::Error::last_os_error()),
             _ => Ok(Watchpoint(file)),
         }
     }
 
-    /// How often the thread touched it so far, and how long it ran meanwhile (ns), until the last hit that was allowed.
+    /// Returns the number of hits so far, and the running time of the thread (ns) up to the last permitted
+    /// hit.
     pub fn read(&self) -> io::Result<(u64, u64)> {
         let mut both = [[0; 8]; 2];
         (&self.0).read_exact(both.as_flattened_mut())?;
@@ -88,7 +90,7 @@ mod tests {
         unsafe { libc::syscall(libc::SYS_gettid) as u32 }
     }
 
-    /// Says why not where the machine refuses it.
+    /// Prints the reason if the machine refuses it.
     fn try_open(place: (u64, u32), hits: u32) -> Option<Watchpoint> {
         Watchpoint::open(own_tid(), place, (Stops::All, hits))
             .inspect_err(|error| println!("skipped: watchpoints: {error}"))
@@ -125,7 +127,7 @@ mod tests {
         let Ok(watched) = opened.inspect_err(|error| println!("skipped: watchpoints: {error}")) else {
             return;
         };
-        // SAFETY: the box is alive, and nobody else has it.
+        // SAFETY: the box is alive and not shared.
         let read = || unsafe { std::ptr::read_volatile(words.as_ptr()) };
         (0..10).for_each(|_| _ = read());
         assert_eq!(watched.read().unwrap().0, 0);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-/// What the same call is called on x86-64, where it is not by its width.
+/// Names of the same syscall on x86-64, if they differ by more than the width.
 const OTHER_NAMES: [(&str, &str); 25] = [
     ("mmap2", "mmap"),
     ("_llseek", "lseek"),

@@ -1,4 +1,5 @@
-//! Tables of the documentation that name kernels: README by what a source needs, docs/kernels.md by what was measured.
+//! Checks the documentation's tables of kernels: the requirements of sources in README, the measurements in
+//! docs/kernels.md.
 
 use std::collections::BTreeMap;
 

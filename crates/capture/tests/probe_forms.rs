@@ -38,7 +38,7 @@ extern "C" fn goes_on(record: &[u64; 2]) -> u64 {
     black_box(record[1]) + 2
 }
 
-/// What the probed program does once it reads a line. Run by the other test alone.
+/// The probed program, which starts when it reads a line. Run only by the other test.
 #[test]
 #[ignore = "a program for the other tests"]
 fn child() {
@@ -61,7 +61,7 @@ fn child() {
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
-/// Starts [`child`]; it waits for a line.
+/// Starts [`child`], which waits for a line.
 fn start() -> Child {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "child", "--ignored", "--nocapture"])

@@ -19,7 +19,7 @@ const INSTRUCTION_BYTES: usize = 8;
 const FRAME_POINTER: u8 = 10;
 /// `BPF_LD | BPF_IMM | BPF_DW`: the only instruction of two words.
 const LOAD_64: u8 = 0x18;
-/// `BPF_JMP | BPF_CALL`; of another function of the object if the source register says so.
+/// `BPF_JMP | BPF_CALL`. The source register marks calls of another function of the object.
 const CALL: u8 = 0x85;
 const PSEUDO_CALL: u8 = 1;
 /// `BPF_ALU64 | BPF_MOV | BPF_X` and `BPF_ALU64 | BPF_ADD | BPF_K`.

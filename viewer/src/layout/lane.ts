@@ -123,6 +123,9 @@ function stackShares(out: Map<number, Draw[]>, mix: readonly number[], box: { x:
   }
 }
 
+/** Lower lanes have small text. */
+const FULL_TEXT_H = 16;
+
 /** What a CPU ran: the program's threads in colour, others grey; names where there is room. */
 export function drawCpu(parts: readonly Part<CpuRows>[], box: LaneBox, isTarget: (thread: number) => boolean,
   nameOf: (thread: number, width: number) => string): Draw[] {
@@ -146,7 +149,7 @@ export function drawCpu(parts: readonly Part<CpuRows>[], box: LaneBox, isTarget:
       const gap = ends && w > GAP_FROM_PX ? 1 : 0;
       out.push({ op: "rect", x, y: box.y, w: w - gap, h: box.h, fill: target ? { class: "useful" } : { ink: "muted" } });
       if (w > 24) {
-        const text = { op: "text", x: x + 4, y: box.y + box.h / 2, text: nameOf(thread, w - 9), width: w - 9 } as const;
+        const text = { op: "text", x: x + 4, y: box.y + box.h / 2, text: nameOf(thread, w - 9), width: w - 9, ...(box.h < FULL_TEXT_H && { small: true }) } as const;
         out.push(target ? { ...text, ink: "text", on: "useful" } : { ...text, ink: "ground" });
       }
     });

@@ -1,13 +1,14 @@
 // Which rows the timeline has, from the top down, and where. Pure.
 
 import type { Process, Thread, ThreadId } from "../api/types";
+import { stem } from "../model/text";
 import { SPAN_DEPTHS, SPAN_H } from "./lane";
 
 /** One row of the timeline. `y` is below the pinned part, before scrolling. */
 export type Row =
   | { readonly kind: "process"; readonly id: number; readonly y: number; readonly h: number; readonly open: boolean; readonly threads: number }
   | { readonly kind: "thread"; readonly id: ThreadId; readonly y: number; readonly h: number }
-  | { readonly kind: "more"; readonly id: number; readonly y: number; readonly h: number; readonly hidden: number }
+  | { readonly kind: "more"; readonly id: string; readonly y: number; readonly h: number; readonly open: boolean; readonly threads: number; readonly stem: string | null }
   | { readonly kind: "cpu"; readonly id: number; readonly y: number; readonly h: number; readonly why: boolean }
   | { readonly kind: "counter"; readonly id: string; readonly y: number; readonly h: number }
   | { readonly kind: "group"; readonly id: "others" | "cpus" | "counters"; readonly y: number; readonly h: number; readonly open: boolean; readonly threads: number };
@@ -25,8 +26,8 @@ export interface RowChoice {
   readonly processes: readonly Process[];
   /** Processes whose rows are folded away. */
   readonly folded: ReadonlySet<number>;
-  /** Processes of which all threads are shown, not the first few only. */
-  readonly full: ReadonlySet<number>;
+  /** `id` of each "more" row whose threads are shown. */
+  readonly full: ReadonlySet<string>;
   /** Threads of other programs are shown. */
   readonly others: boolean;
   /** Counters that a runtime told, by name: the heap, say. They come last, and are folded away until asked for. */
@@ -44,9 +45,16 @@ export interface RowChoice {
 
 export const LANE_H = 24;
 export const HEAD_H = 22;
+/** With more CPUs than this, their rows are lower. */
+export const CPUS_AT_FULL_HEIGHT = 16;
+export const LOW_CPU_H = 14;
 export const COUNTER_ROW_H = 34;
-/** So many threads of a process are shown unless all are asked for. */
+/** Threads of a process that have a row of their own. The others are grouped by name, and each group can be opened. */
 export const FIRST_THREADS = 32;
+/** Of threads whose names differ in numbers only, this many have a row of their own where there are threads with other names. */
+export const FIRST_OF_NAME = 6;
+/** Groups by name that have a row of their own. Threads of the other groups share one row. */
+export const NAME_GROUPS = 12;
 
 /** Lays the rows out. */
 export function layoutRows(choice: RowChoice): Rows {
@@ -58,19 +66,23 @@ export function layoutRows(choice: RowChoice): Rows {
   };
   if (choice.cpus.length > 0) {
     push({ kind: "group", id: "cpus", y, h: HEAD_H, open: true, threads: choice.cpus.length });
-    for (const cpu of choice.cpus) push({ kind: "cpu", id: cpu, y, h: LANE_H, why: false });
+    const h = choice.cpus.length > CPUS_AT_FULL_HEIGHT ? LOW_CPU_H : LANE_H;
+    for (const cpu of choice.cpus) push({ kind: "cpu", id: cpu, y, h, why: false });
   }
+  const lane = (thread: Thread): void => {
+    push({ kind: "thread", id: thread.id, y, h: LANE_H + SPAN_H * Math.min(SPAN_DEPTHS, choice.spanDepths(thread.id)) });
+    if (choice.cpuBelow?.thread === thread.id) push({ kind: "cpu", id: choice.cpuBelow.cpu, y, h: LANE_H, why: true });
+  };
   const lanes = (threads: readonly Thread[], process: number): void => {
-    let hidden = 0;
-    threads.forEach((thread, at) => {
-      if (at >= FIRST_THREADS && !choice.full.has(process) && !choice.needed.has(thread.id)) {
-        hidden += 1;
-        return;
-      }
-      push({ kind: "thread", id: thread.id, y, h: LANE_H + SPAN_H * Math.min(SPAN_DEPTHS, choice.spanDepths(thread.id)) });
-      if (choice.cpuBelow?.thread === thread.id) push({ kind: "cpu", id: choice.cpuBelow.cpu, y, h: LANE_H, why: true });
-    });
-    if (hidden > 0) push({ kind: "more", id: process, y, h: HEAD_H, hidden });
+    const first = firstOf(threads);
+    const isFirst = (thread: Thread): boolean => first.has(thread.id) || choice.needed.has(thread.id);
+    threads.filter(isFirst).forEach(lane);
+    for (const group of byName(threads.filter((thread) => !isFirst(thread)))) {
+      const id = moreId(process, group.stem);
+      const open = choice.full.has(id);
+      push({ kind: "more", id, y, h: HEAD_H, open, threads: group.threads.length, stem: group.stem });
+      if (open) group.threads.forEach(lane);
+    }
   };
   for (const [process, threads] of byProcess(choice.threads.filter((one) => one.target))) {
     const open = !choice.folded.has(process);
@@ -88,6 +100,48 @@ export function layoutRows(choice: RowChoice): Rows {
     if (choice.countersOpen) for (const id of choice.counters) push({ kind: "counter", id, y, h: COUNTER_ROW_H });
   }
   return { rows, height: y };
+}
+
+/** `id` of the "more" row of a process's threads with this stem; null: of those in no group of their own. */
+export function moreId(process: number, stem: string | null): string {
+  return stem === null ? `${process}` : `${process}/${stem}`;
+}
+
+/** The threads with a row of their own: the most important ones, but no name group takes all rows from the others. */
+function firstOf(threads: readonly Thread[]): ReadonlySet<ThreadId> {
+  if (threads.length <= FIRST_THREADS) return new Set(threads.map((thread) => thread.id));
+  const shown = new Map<string, number>(threads.map((thread) => [stem(thread.name), 0]));
+  const most = Math.max(FIRST_OF_NAME, Math.floor(FIRST_THREADS / shown.size));
+  const first = new Set<ThreadId>();
+  for (const thread of threads) {
+    const name = stem(thread.name);
+    const before = shown.get(name) ?? 0;
+    if (first.size >= FIRST_THREADS) break;
+    if (before >= most) continue;
+    shown.set(name, before + 1);
+    first.add(thread.id);
+  }
+  return first;
+}
+
+interface NameGroup {
+  readonly stem: string | null;
+  readonly threads: Thread[];
+}
+
+/** Threads by the stem of their names, the largest group first. Single threads, and those of small groups beyond the limit, come last, in one group. */
+function byName(threads: readonly Thread[]): readonly NameGroup[] {
+  const groups = new Map<string, Thread[]>();
+  for (const thread of threads) {
+    const group = groups.get(stem(thread.name));
+    if (group) group.push(thread);
+    else groups.set(stem(thread.name), [thread]);
+  }
+  const several = [...groups].filter(([, group]) => group.length > 1).sort(([, a], [, b]) => b.length - a.length);
+  const own = several.slice(0, NAME_GROUPS).map(([name, group]) => ({ stem: name, threads: group }));
+  const named = new Set(own.map((group) => group.stem));
+  const rest = threads.filter((thread) => !named.has(stem(thread.name)));
+  return rest.length > 0 ? [...own, { stem: null, threads: rest }] : own;
 }
 
 /** Threads by process, the process of the most important thread first. */

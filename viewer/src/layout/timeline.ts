@@ -6,7 +6,7 @@ import { moment, ruler } from "../model/time";
 import { type Range, toX } from "../model/view";
 import { caption } from "./captions";
 import { type LaneBox, type Part, type SpanWords, drawCpu, drawSamples, drawSlices, drawSpans } from "./lane";
-import { LANE_H, type Row, rowsBetween } from "./rows";
+import { HEAD_H, LANE_H, type Row, rowsBetween } from "./rows";
 
 /** Heights of the pinned part, from the top down. */
 export const OVERVIEW_H = 22;
@@ -142,14 +142,14 @@ function label(out: Draw[], input: TimelineInput, row: Row): void {
   const chosen = row.kind === "thread" && input.picked?.thread === row.id;
   if (heading) out.push({ op: "rect", x: 0, y, w: input.size.width, h: row.h - 1, fill: { ink: "raised" } });
   if (chosen) out.push({ op: "rect", x: 0, y, w: LABEL_W - 4, h: row.h - 1, fill: { ink: "selection", alpha: 0.16 } });
-  const arrow = row.kind === "process" || row.kind === "group" ? (row.open ? "▾ " : "▸ ") : "";
+  const arrow = heading ? (row.open ? "▾ " : "▸ ") : "";
   const indent = heading ? 8 : row.kind === "cpu" && row.why ? 32 : 20;
   const middle = row.kind === "thread" ? y + row.h - LANE_H / 2 : y + row.h / 2;
   const room = heading ? 460 : LABEL_W - indent - 8;
   const detailW = detail === "" || heading ? 0 : 44;
   // Threads of one name are told apart by their numbers.
   const keep = row.kind === "thread" ? (/ \d+$/.exec(text)?.[0].length ?? 0) : 0;
-  out.push({ op: "text", x: indent, y: middle, text: `${arrow}${text}`, ink: strong ? "text" : "muted", width: room - detailW, bold: strong, keep });
+  out.push({ op: "text", x: indent, y: middle, text: `${arrow}${text}`, ink: strong ? "text" : "muted", width: room - detailW, bold: strong, keep, ...(row.h < HEAD_H && { small: true }) });
   if (detailW > 0) {
     out.push({ op: "text", x: LABEL_W - 8, y: middle, text: detail, ink: "muted", width: detailW, align: "right" });
   }

@@ -33,6 +33,11 @@ export function fitted(text: string, fits: (text: string) => boolean, mostChars:
   return keep > 0 ? fitted(text, fits, mostChars) : "";
 }
 
+/** What names that differ in numbers only have in common: `worker-*` for `worker-12`. */
+export function stem(name: string): string {
+  return name.replace(/\d+/g, "*");
+}
+
 /** The part of a path that tells most. */
 export function basename(path: string): string {
   return path.slice(path.lastIndexOf("/") + 1) || path;

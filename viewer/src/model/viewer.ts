@@ -56,7 +56,7 @@ export interface State {
   readonly fn: string | null;
   readonly stacks: StackLook;
   readonly folded: ReadonlySet<number>;
-  readonly full: ReadonlySet<number>;
+  readonly full: ReadonlySet<string>;
   readonly others: boolean;
   readonly cpus: boolean;
   /** The rows of a runtime's counters. */
@@ -274,8 +274,9 @@ export class Viewer {
     this.store.set({ folded: toggled(this.state.folded, id) });
   }
 
-  showAll(process: number): void {
-    this.store.set({ full: new Set([...this.state.full, process]) });
+  /** Shows or hides the threads of a "more" row. */
+  toggleMore(id: string): void {
+    this.store.set({ full: toggled(this.state.full, id) });
   }
 
   fail(failure: unknown): void {
@@ -359,7 +360,7 @@ function middleOf(link: { start_ns: Ns; end_ns: Ns }): Ns {
   return (link.start_ns + link.end_ns) / 2;
 }
 
-function toggled(set: ReadonlySet<number>, id: number): ReadonlySet<number> {
+function toggled<T>(set: ReadonlySet<T>, id: T): ReadonlySet<T> {
   const next = new Set(set);
   if (!next.delete(id)) next.add(id);
   return next;

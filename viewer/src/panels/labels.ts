@@ -13,7 +13,7 @@ export function labelOf(catalogue: Catalogue, row: Row, finding: Finding | undef
     case "process":
       return { text: `${catalogue.processName(row.id)}, ${threads(row.threads)}`, detail: "", strong: true };
     case "more":
-      return { text: `${count(row.hidden)} more with less to tell: show all`, detail: "", strong: false };
+      return { text: more(row.threads, row.stem), detail: "", strong: false };
     case "group":
       if (row.id === "counters") return { text: `what the runtime counts, ${row.threads === 1 ? "1 row" : `${count(row.threads)} rows`}`, detail: "", strong: false };
       return row.id === "cpus"
@@ -29,6 +29,11 @@ export function labelOf(catalogue: Catalogue, row: Row, finding: Finding | undef
       return { text: catalogue.threadName(row.id), detail: thread ? onCpu(catalogue, thread) : "", strong: named };
     }
   }
+}
+
+function more(threads: number, stem: string | null): string {
+  const text = `${count(threads)} more`;
+  return stem === null ? `${text} with other names` : `${text}: ${visible(stem)}`;
 }
 
 function threads(n: number): string {

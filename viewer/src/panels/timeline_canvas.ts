@@ -301,7 +301,7 @@ export class TimelineCanvas {
   private clickLabel(row: Row | null): void {
     const { viewer } = this;
     if (row?.kind === "process") viewer.toggleProcess(row.id);
-    else if (row?.kind === "more") viewer.showAll(row.id);
+    else if (row?.kind === "more") viewer.toggleMore(row.id);
     else if (row?.kind === "group" && row.id === "others") viewer.store.set({ others: !viewer.state.others });
     else if (row?.kind === "group" && row.id === "counters") viewer.store.set({ counters: !viewer.state.counters });
     else if (row?.kind === "group") viewer.store.set({ cpus: false });

@@ -1,8 +1,8 @@
 //! Map sizes that depend on the number of possible CPUs.
 //!
 //! A per-CPU hash holds each value once per possible CPU. An LRU hash gives each possible CPU a list of free
-//! entries. Before Linux 6.17 the list has up to 128 entries, so that a small map on a machine with many CPUs
-//! evicts entries long before it is full (`LOCAL_FREE_TARGET`, kernel/bpf/bpf_lru_list.c).
+//! entries, of up to 128 before Linux 6.17 (`LOCAL_FREE_TARGET`, kernel/bpf/bpf_lru_list.c). With such lists,
+//! a small map on a machine with many CPUs evicts entries long before it is full.
 
 use libbpf_rs::MapType;
 

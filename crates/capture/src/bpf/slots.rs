@@ -32,9 +32,8 @@ const FREED_EVERY: u64 = 256;
 /// Number of records by which slots are prefetched: they are in the cache of the CPU that wrote them.
 const FETCHED_AHEAD: u64 = 6;
 
-/// Parts of the main ring: one per CPU that is online when the programs are loaded, and some smaller ones for
-/// CPUs that come online for the first time later. A possible CPU that stays offline only takes
-/// [`ENDS_BYTES`].
+/// Parts of the main ring: one per CPU that is online when the programs are loaded. Some smaller parts are
+/// for CPUs that first come online later. A possible CPU that stays offline only takes [`ENDS_BYTES`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     /// One more than the highest number of a possible CPU.

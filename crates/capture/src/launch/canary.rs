@@ -1,8 +1,9 @@
-//! A process that tells which signals reached everybody: it stands beside the program in the recorder's process
-//! group, session and cgroup, so what is sent to one of these reaches it too. What is sent to the recorder alone
-//! does not. It decides nothing; see `signals`.
+//! A process that detects signals sent to several processes at once. It belongs to the recorder's process
+//! group, session and cgroup, so a signal to one of these reaches it as well as the program. A signal to the
+//! recorder alone does not. `signals` evaluates its reports.
 //!
-//! It dies with the recorder, keeps no descriptor and no directory open, and is reaped before the recorder ends.
+//! It dies with the recorder, keeps no descriptor and no directory open, and is reaped before the recorder
+//! ends.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -17,9 +18,9 @@ use crate::lower::now;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Arrival {
-    /// Its number.
+    /// The signal number.
     pub(super) signal: i32,
-    /// The process that sent it; 0 if it is in a namespace that this one does not see.
+    /// The process that sent it. 0 if it is in a namespace that this one does not see.
     pub(super) sender: i32,
     /// When it was taken note of (CLOCK_MONOTONIC).
     pub(super) at_ns: u64,
@@ -34,7 +35,7 @@ impl Arrival {
         unsafe { libc::write(to, (&raw const *self).cast(), Arrival::SIZE) == Arrival::SIZE as isize }
     }
 
-    /// The next one of a pipe; `None` at its end.
+    /// Returns the next signal from a pipe. `None` at its end.
     pub(super) fn receive(from: &mut File) -> Option<Arrival> {
         let mut bytes = [0; Arrival::SIZE];
         from.read_exact(&mut bytes).ok()?;
@@ -60,8 +61,9 @@ impl Canary {
     pub(super) fn start(words: &[CString]) -> Result<Canary, CaptureError> {
         let (reports, report_to) = pipe()?;
         let title = Title::of(words);
-        // SAFETY: plain system calls; the child calls only async-signal-safe functions. Signals are blocked over the
-        // fork, so that none finds the child unprepared, and stay so in the child.
+        // SAFETY: plain system calls, and the child calls only async-signal-safe functions. Signals are
+        // blocked during the fork and stay blocked in the child, so that none arrives before the child is
+        // ready.
         unsafe {
             let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
             libc::sigfillset(&mut all);
@@ -77,9 +79,10 @@ impl Canary {
         }
     }
 
-    /// What has reached it since the last call; `None` if it does not answer.
+    /// Returns the signals that reached it since the last call. `None` if it does not respond.
     pub(super) fn heard(&mut self) -> Option<Vec<Arrival>> {
-        // Signals are taken lowest number first: when this one is told, all that came before it have been.
+        // Signals are received in the order of their numbers. When this one is reported, all earlier ones
+        // have been.
         let question = libc::SIGRTMIN();
         // SAFETY: signals a child that has not been reaped.
         unsafe {
@@ -113,16 +116,17 @@ impl Drop for Canary {
     }
 }
 
-/// The child: tells of each signal. Nothing is allocated here.
+/// The child: reports each signal. Does not allocate.
 unsafe fn watch(report_to: RawFd, parent: libc::pid_t, title: Option<&Title>) -> ! {
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         if libc::getppid() != parent {
-            libc::_exit(0); // it died before it could be said that we die with it
+            libc::_exit(0); // the parent died before the prctl took effect
         }
         close_all_but(report_to);
         libc::chdir(c"/".as_ptr());
-        // Who signals all processes of our name means the recorder; who chooses by command line, the program.
+        // A signal by process name (`pkill holdup`) is meant for the recorder. A signal by command line
+        // (`pkill -f`) is meant for the program.
         libc::prctl(libc::PR_SET_NAME, c"canary".as_ptr());
         if let Some(title) = title {
             title.write();
@@ -146,7 +150,7 @@ unsafe fn watch(report_to: RawFd, parent: libc::pid_t, title: Option<&Title>) ->
     }
 }
 
-/// Closes every descriptor but one: nobody may wait for the end of a pipe because of us.
+/// Closes all descriptors except one: no process may wait for the end of a pipe because of the canary.
 unsafe fn close_all_but(kept: RawFd) {
     let kept = kept as libc::c_uint;
     unsafe {
@@ -165,8 +169,9 @@ unsafe fn close_all_but(kept: RawFd) {
     }
 }
 
-/// Where this process's command line is in its memory; the program's own is the end of it. The child moves that to
-/// the front, so that `pkill -f PROGRAM` reaches it as it does recorder and program, and `pkill -f holdup` does not.
+/// Place of this process's command line in its memory. It ends with the program's own command line. The child
+/// moves the program's part to the front. Then `pkill -f PROGRAM` reaches recorder, program and canary, and
+/// `pkill -f holdup` does not reach the canary.
 struct Title {
     start: usize,
     length: usize,
@@ -174,12 +179,12 @@ struct Title {
 }
 
 impl Title {
-    /// What stands before the program's words; as long as `holdup`, which it takes the place of.
+    /// Text before the program's words. It replaces `holdup` and has the same length.
     const PREFIX: &[u8] = b"canary\0";
 
     fn of(words: &[CString]) -> Option<Title> {
         let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
-        // Behind the name comes field 3; 48 and 49 are the bounds.
+        // The first field after the name is field 3. Fields 48 and 49 are the bounds.
         let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(45);
         let mut bound = || fields.next()?.parse::<usize>().ok();
         let (start, end) = (bound()?, bound()?);

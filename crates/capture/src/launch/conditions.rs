@@ -13,7 +13,7 @@ const PAGE: u64 = 4096;
 /// Layout numbers are below this.
 const LAYOUTS: u64 = 16_384;
 
-/// Conditions; what is not named stays as it is.
+/// Run conditions. Conditions that are not named stay unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Conditions {
     cpus: Vec<usize>,
@@ -32,7 +32,7 @@ enum Layout {
     Fixed(u64),
 }
 
-/// The conditions that can fail, by the code with which the child tells of it.
+/// Names of the conditions that can fail, indexed by the code that the child reports.
 const NAMES: [&str; 6] = ["", "cpus", "policy", "nice", "aslr", "thp"];
 
 /// The name of the condition that could not be set.
@@ -41,7 +41,7 @@ pub(super) fn name(code: u8) -> &'static str {
 }
 
 impl Conditions {
-    /// Of texts such as `cpus=0,2-3`, `policy=batch`, `nice=5`, `aslr=off`, `aslr-seed=7`, `thp=off`.
+    /// Parses texts such as `cpus=0,2-3`, `policy=batch`, `nice=5`, `aslr=off`, `aslr-seed=7`, `thp=off`.
     ///
     /// # Errors
     /// If a text is none of these.
@@ -86,10 +86,11 @@ impl Conditions {
         Ok(())
     }
 
-    /// Sets them for this process, to be inherited by the program. Allocates nothing: called after a fork.
+    /// Sets the conditions for this process. The program inherits them. Does not allocate, because it is
+    /// called after a fork.
     ///
     /// # Errors
-    /// The code of the condition that could not be set; errno tells why.
+    /// The code of the condition that could not be set. The reason is in errno.
     pub(super) fn apply(&self) -> Result<(), u8> {
         // SAFETY: system calls with plain arguments, all async-signal-safe.
         unsafe {
@@ -122,7 +123,8 @@ fn check(code: u8, result: i32) -> Result<(), u8> {
     if result == -1 { Err(code) } else { Ok(()) }
 }
 
-/// Without randomisation the kernel puts mappings below the room that the stack may take, so its limit says where.
+/// Without address randomization the kernel places mappings below the maximum size of the stack. The stack
+/// limit therefore determines their addresses.
 unsafe fn apply_layout(layout: Layout) -> i32 {
     unsafe {
         let now = libc::personality(0xffff_ffff);

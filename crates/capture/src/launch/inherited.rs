@@ -1,8 +1,9 @@
-//! What this process was started with of its standard streams, of SIGPIPE and of SIGCHLD, which is changed before anybody could ask: the program gets it back.
+//! State of the standard streams, SIGPIPE and SIGCHLD at the start of this process, read before any code can
+//! change it. The program gets it back.
 //!
-//! Rust's start-up code ignores SIGPIPE. Who started us may ignore it, too (systemd does so for services), and a program that writes to
-//! a peer which has gone then gets an error in place of its end. Who ignores SIGCHLD is not told how its children end
-//! (wait(2)): we must be.
+//! Rust's startup code ignores SIGPIPE. The parent may ignore it, too, as systemd does for services. Then a
+//! program that writes to a closed peer gets an error instead of being killed. A process that ignores SIGCHLD
+//! cannot wait for its children (wait(2)), which holdup must.
 
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -27,7 +28,7 @@ extern "C" fn note() {
     PIPE_IGNORED.store(is_ignored(libc::SIGPIPE), Ordering::Relaxed);
     if is_ignored(libc::SIGCHLD) {
         CHILD_IGNORED.store(true, Ordering::Relaxed);
-        // SAFETY: what is done by default, in a process without threads yet.
+        // SAFETY: sets the default action, in a process without threads yet.
         unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
     }
 }
@@ -39,7 +40,7 @@ pub fn was_closed(descriptor: RawFd) -> bool {
 }
 
 pub(super) fn is_ignored(signal: i32) -> bool {
-    // SAFETY: only asks; the kernel fills in a struct of plain numbers.
+    // SAFETY: only queries. The kernel fills a struct of plain numbers.
     unsafe {
         let mut old: libc::sigaction = std::mem::zeroed();
         libc::sigaction(signal, std::ptr::null(), &mut old);

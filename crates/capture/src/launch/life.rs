@@ -3,14 +3,15 @@
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
-/// Holds on to a process: tells when it ends (pidfd_open(2), Linux 5.3), never by a successor of the same number.
+/// A pidfd of a process, which reports its exit (pidfd_open(2), Linux 5.3). It never refers to a later
+/// process with the same PID.
 #[derive(Debug)]
 pub struct Life(OwnedFd);
 
 impl Life {
-    /// Of a process that is there; `None` if it is not, is no process but a thread, or the kernel cannot.
+    /// Opens a process. `None` if it does not exist, is a thread, or the kernel has no pidfds.
     pub fn of(pid: u32) -> Option<Life> {
-        // SAFETY: plain numbers; what it returns nobody else owns.
+        // SAFETY: plain numbers. The returned descriptor is ours.
         unsafe {
             let descriptor = libc::syscall(libc::SYS_pidfd_open, pid as libc::pid_t, 0);
             (descriptor >= 0).then(|| Life(OwnedFd::from_raw_fd(descriptor as libc::c_int)))
@@ -32,7 +33,8 @@ pub fn sleep(pause: Duration, life: Option<&Life>, other: Option<BorrowedFd<'_>>
         tv_sec: pause.as_secs() as libc::time_t,
         tv_nsec: libc::c_long::from(pause.subsec_nanos()),
     };
-    // SAFETY: descriptors that are open, as many as are told, and a time; the kernel writes one number for each.
+    // SAFETY: `all` has open descriptors, with its length passed, and a timeout. The kernel writes one number
+    // for each.
     unsafe { libc::ppoll(all.as_mut_ptr(), all.len() as libc::nfds_t, &time, std::ptr::null()) };
     life.is_some() && all.last().is_some_and(|life| life.revents != 0)
 }

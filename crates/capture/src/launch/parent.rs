@@ -1,13 +1,13 @@
-//! Ending with whoever started us: a measurement that nobody waits for any more would go on for nobody.
+//! Ends with the parent process: without it, no reader is left for the measurement.
 
 use crate::error::CaptureError;
 
-/// Has the kernel send us SIGTERM, as [`super::watch_signals`] passes it on to the program, when the thread that started us
-/// ends; `parent` is its process. Asked for by ourselves, since what a parent asks for is forgotten by an `execve` of a
-/// binary with capabilities (`prctl(2)`, `PR_SET_PDEATHSIG`).
+/// Requests SIGTERM when the parent's thread that started us exits. `parent` is its process.
+/// [`super::watch_signals`] passes the signal on to the program. This process requests it itself, because an
+/// `execve` of a binary with capabilities clears a parent's request (`prctl(2)`, `PR_SET_PDEATHSIG`).
 ///
 /// # Errors
-/// It is dead already, or the kernel refuses.
+/// If the parent is dead already, or the kernel refuses.
 pub fn end_with(parent: u32) -> Result<(), CaptureError> {
     // SAFETY: no memory is handed over.
     let (asked, now) = unsafe { (libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM), libc::getppid()) };

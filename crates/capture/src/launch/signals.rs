@@ -1,5 +1,6 @@
-//! Signals to the recorder: noted, and in a run handed on to the program unless it has got them already. A signal
-//! to the whole process group or cgroup reaches recorder and program alike; the canary tells which ones those were.
+//! Signals to the recorder are recorded. In a run they are forwarded to the program, unless the program has
+//! received them already. A signal to the whole process group or cgroup reaches the recorder and the program.
+//! The canary detects such signals.
 
 use std::fs::File;
 use std::os::fd::{IntoRawFd, RawFd};
@@ -17,7 +18,8 @@ use crate::lower::now;
 pub(super) const FORWARDED: [i32; 7] =
     [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2, libc::SIGWINCH];
 
-/// Who signals several processes, a group or one after the other, is through with them after this time (ns).
+/// A sender that signals several processes, as a group or one after the other, has finished after this time
+/// (ns).
 const GRACE_NS: u64 = 10_000_000;
 
 /// Recorder and canary may note the same signal this far apart where they wait for a CPU (ns). A second one of the
@@ -28,24 +30,25 @@ const SAME_NS: u64 = 200_000_000;
 static RECEIVED: AtomicU64 = AtomicU64::new(0);
 /// Signals that are meant for the recorder itself, a bit for each.
 static OWN: AtomicU64 = AtomicU64::new(0);
-/// Those of them that were ignored when this process began, which a program that it starts inherits: a bit for each.
+/// Signals of [`OWN`] that were ignored when this process began, one bit each. A program that it starts
+/// inherits that.
 static IGNORED: AtomicU64 = AtomicU64::new(0);
 /// How many of them came.
 static OWN_RECEIVED: [AtomicU64; SIGNALS] = [const { AtomicU64::new(0) }; SIGNALS];
 /// Signal numbers that are no real-time ones are below this.
 const SIGNALS: usize = 32;
-/// Signals that were ignored when this process began, as a shell ignores interrupts of a job in the background: a terminal's
-/// are still ignored, those of a process (`kill -INT`) are heeded. A bit for each.
+/// Signals that were ignored when this process began, one bit each. Shells ignore interrupts of background
+/// jobs. Such signals from a terminal are still ignored, those from a process (`kill -INT`) are accepted.
 static BACKGROUND: AtomicU64 = AtomicU64::new(0);
-/// Where the handler tells what came; -1: nobody listens.
+/// Descriptor to which the handler reports signals. -1 without a receiver.
 static ARRIVALS: AtomicI32 = AtomicI32::new(-1);
 static ROUTE: Mutex<Option<Route>> = Mutex::new(None);
 
-/// To whom signals are handed on.
+/// The recipient of forwarded signals.
 struct Route {
     program: i32,
     canary: Option<Canary>,
-    /// What reached the canary of late.
+    /// Signals that recently reached the canary.
     heard: Vec<Arrival>,
 }
 
@@ -91,9 +94,9 @@ fn forward_all(mut arrivals: File) {
 
 impl Route {
     fn forward(&mut self, arrival: &Arrival) {
-        // A program that signals its parent (to say that it is ready) does not mean itself.
+        // A program that signals its parent, for example when it is ready, must not get that signal itself.
         if arrival.sender != self.program && !self.has_reached_all(arrival) {
-            // SAFETY: kill(2) of a child that is not reaped before this route is gone.
+            // SAFETY: kill(2) of a child that is not reaped before this route is removed.
             unsafe { libc::kill(self.program, arrival.signal) };
         }
     }
@@ -110,7 +113,8 @@ impl Route {
 }
 
 extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-    // SAFETY: the kernel passes a valid siginfo with SA_SIGINFO; only async-signal-safe calls; errno stays as it was.
+    // SAFETY: the kernel passes a valid siginfo with SA_SIGINFO. Only async-signal-safe calls are made, and
+    // errno is preserved.
     unsafe {
         // A terminal (SI_KERNEL) signals the whole foreground group: the program has its own already.
         let from_a_process = (*info).si_code <= 0;
@@ -131,7 +135,7 @@ extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c
     }
 }
 
-/// From now on signals no longer end this process: [`asked_to_stop`] tells of them.
+/// From now on signals no longer end this process. [`asked_to_stop`] reports them.
 pub fn watch_signals() -> Result<(), CaptureError> {
     outlive_limits();
     FORWARDED.into_iter().try_for_each(heed)
@@ -140,7 +144,8 @@ pub fn watch_signals() -> Result<(), CaptureError> {
 /// Signals that ask a process to end.
 const STOPPING: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
 
-/// From now on a signal that asks to end is noted ([`stopped_by`]): what is half made can be taken away first.
+/// From now on a signal that asks to end is recorded ([`stopped_by`]). Incomplete files can then be removed
+/// first.
 pub fn watch_stopping_signals() -> Result<(), CaptureError> {
     outlive_limits();
     STOPPING.into_iter().try_for_each(heed)
@@ -183,8 +188,9 @@ fn install(signal: i32) -> Result<(), CaptureError> {
     Ok(())
 }
 
-/// `SIGUSR1` or `SIGUSR2` to this process is meant for it from now on, and not handed on to the program: it is counted and ends
-/// nothing, though capture may begin seconds later. A program that is started inherits of it what it would without.
+/// From now on, `SIGUSR1` or `SIGUSR2` to this process is counted, does not end the process, and is not
+/// forwarded to the program. This holds before capture begins, which may be seconds later. A program started
+/// by this process inherits the original setting.
 pub fn keep_signal(signal: i32) -> Result<(), CaptureError> {
     if !matches!(signal, libc::SIGUSR1 | libc::SIGUSR2) {
         return Ok(());
@@ -206,7 +212,7 @@ pub(super) unsafe fn ignore_as_inherited() {
     }
 }
 
-/// How often a signal has come that [`keep_signal`] was told of.
+/// Number of arrivals of a signal registered by [`keep_signal`].
 pub fn times_received(signal: i32) -> u64 {
     OWN_RECEIVED.get(signal as usize).map_or(0, |count| count.load(Ordering::Relaxed))
 }
@@ -220,8 +226,8 @@ pub fn asked_to_stop() -> bool {
 /// How often [`tidy_when_stopped`] looks.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// From now on a signal that would end this process has `tidy` take away what is half made first. For commands that do not record:
-/// who asks [`asked_to_stop`] ends in his own way.
+/// From now on a signal that would end this process first calls `tidy`, which removes incomplete files. For
+/// commands that do not record. Callers of [`asked_to_stop`] handle their end themselves.
 pub fn tidy_when_stopped(tidy: impl Fn() + Send + 'static) -> Result<(), CaptureError> {
     watch_signals()?;
     let thread = std::thread::Builder::new().name("tidy".to_owned());

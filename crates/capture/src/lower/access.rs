@@ -1,11 +1,12 @@
-//! What may not be seen of a process that runs already, and what would mend it. The lower rungs read its `/proc` files
-//! with the rights of the user.
+//! Access checks for a running process, and the command that grants access. The `perf` and `proc` backends
+//! read its `/proc` files with the user's rights.
 
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 
-/// Why the waits of process `pid` are hidden from us and what shows them, without a full stop; `None` if they are not.
+/// Returns why the waits of process `pid` are hidden from us, and how to show them, without a full stop.
+/// `None` if they are visible.
 pub fn hidden(pid: u32) -> Option<String> {
     let read = fs::read(format!("/proc/{pid}/task/{pid}/syscall"));
     match read.map_err(|error| error.kind()) {

@@ -1,8 +1,8 @@
-//! The two lower rungs: what can be recorded without BPF.
+//! The two backends without BPF.
 //!
-//! [`perf::PerfRung`] uses `perf_event_open` as an ordinary user: exact running times, samples with
-//! stacks, waits known by polling. [`proc::ProcRung`] polls /proc: everything is sampled. Both give
-//! [`Event`]s in time order; choosing the rung is `doctor`'s and the caller's affair.
+//! [`perf::PerfRung`] uses `perf_event_open` as an ordinary user: exact running times, samples with stacks,
+//! and waits from polling. [`proc::ProcRung`] polls /proc, so all of its data is sampled. Both return
+//! [`Event`]s in time order. `doctor` and the caller choose the backend.
 
 mod access;
 mod ordered;
@@ -22,7 +22,7 @@ pub use access::hidden;
 /// How the target came to be recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// A child that was started for it and is suspended until the rung is ready.
+    /// A child started by holdup, suspended until the backend is ready.
     #[default]
     Run,
     /// A process that runs already, with those that it has started and will start.
@@ -31,27 +31,27 @@ pub enum Mode {
     Only,
 }
 
-/// What a rung is to record.
+/// The target of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Target {
-    /// The process; whether others belong to it, `mode` says.
+    /// The process. `mode` determines whether other processes belong to it.
     pub pid: u32,
     /// How it came to be recorded.
     pub mode: Mode,
-    /// On-CPU samples per second of CPU time; 0 for none.
+    /// On-CPU samples per second of CPU time. 0 for none.
     pub sample_hz: u32,
 }
 
 /// A source of events that needs no BPF.
 pub trait Rung {
-    /// Gives what happened since the last call, in time order. Call every [`Rung::interval`] or so; calling
-    /// more often is harmless.
+    /// Passes on the events since the last call, in time order. Call it about every [`Rung::interval`]. More
+    /// frequent calls are harmless.
     fn drain(&mut self, sink: &mut dyn FnMut(Event));
 
-    /// Gives the rest. Call it once, when the target is gone or recording ends.
+    /// Passes on the rest. Call it once, when the target has exited or the recording ends.
     fn finish(&mut self, sink: &mut dyn FnMut(Event));
 
-    /// Which rung it is.
+    /// Kind of the backend.
     fn rung(&self) -> recording::Rung;
 
     /// How long to wait between two drains.
@@ -59,7 +59,7 @@ pub trait Rung {
         Duration::from_millis(5)
     }
 
-    /// What this rung cannot do here although it could elsewhere, in words; empty if nothing.
+    /// Returns the features that this backend lacks on this machine, as text. Empty if none.
     fn missing(&self) -> String {
         String::new()
     }

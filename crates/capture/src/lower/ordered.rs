@@ -1,9 +1,9 @@
-//! Puts what comes from several rings and from polling into the order of time.
+//! Merges items from several rings and from polling by time.
 
 use holdup_events::Timestamp;
 
-/// How long after it happened a record may still come out of a ring (ns): the kernel writes a record
-/// at once, so this only has to cover interrupts and a hypervisor's pauses between stamp and write.
+/// Maximum delay of a record in a ring (ns). The kernel writes a record at once, so the delay only covers
+/// interrupts and a hypervisor's pauses between timestamp and write.
 const LATE_MAX_NS: u64 = 2_000_000;
 
 /// Items that wait for earlier ones.
@@ -23,8 +23,8 @@ impl<T> Ordered<T> {
         self.pending.push((at, item));
     }
 
-    /// All that happened well before `seen`, the moment at which the rings were read. Of items with equal
-    /// times the first pushed is the first.
+    /// Returns all items from well before `seen`, the time at which the rings were read. Items with equal
+    /// times keep their order.
     pub fn ripe(&mut self, seen: Timestamp) -> Vec<(Timestamp, T)> {
         let horizon = Timestamp(seen.0.saturating_sub(LATE_MAX_NS));
         self.pending.sort_by_key(|(at, _)| *at);

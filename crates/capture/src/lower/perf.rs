@@ -1,8 +1,9 @@
-//! Rung `perf`: `perf_event_open` as an ordinary user, on the user's own processes.
+//! Backend `perf`: `perf_event_open` as an ordinary user, on the user's own processes.
 //!
-//! Exact: who runs where when, and whether a thread that left its CPU was preempted. Sampled: what runs.
-//! By polling /proc: what blocked threads wait for, and the scheduler's totals. Not seen: wakers.
-//! Where the kernel may be watched (perf_event_paranoid ≤ 1), blocking threads' stacks too.
+//! Exact: which thread runs when on which CPU, and whether it left the CPU by preemption. Sampled: the
+//! running code. Polled from /proc: the reason for a blocked thread's wait, and the scheduler's totals. Not
+//! available: wakers. If the kernel may be observed (perf_event_paranoid ≤ 1), stacks of blocking threads are
+//! recorded, too.
 
 mod follow;
 
@@ -23,10 +24,10 @@ use crate::perf_ring::{self, Attr, Ring, flag, sample};
 
 const SAMPLE_TYPE: u64 =
     sample::IDENTIFIER | sample::IP | sample::TID | sample::TIME | sample::CPU | sample::CALLCHAIN;
-/// What an ordinary user may lock for each CPU (`perf_event_mlock_kb`), less the first page.
+/// Maximum locked memory per CPU for an ordinary user (`perf_event_mlock_kb`), minus the first page.
 const RING_BYTES_USER: usize = 512 << 10;
 const RING_BYTES_ROOT: usize = 4 << 20;
-/// Waits this long are looked at first (ns).
+/// Waits at least this long are polled first (ns).
 const LONG_WAIT_NS: u64 = 5_000_000;
 /// Scheduler totals are read this often (ns).
 const TOTALS_INTERVAL_NS: u64 = 50_000_000;
@@ -48,14 +49,14 @@ pub struct PerfRung {
     credit_ns: u64,
     /// Some ring was more than 1/8 full at the last drain.
     pressed: bool,
-    /// What this process starts is not recorded.
+    /// The only recorded process, without its children.
     only: Option<u32>,
 }
 
 /// Rings and what writes into them.
 struct Events {
     rings: Vec<CpuRing>,
-    /// Events that write into another's ring; closing them would stop them.
+    /// Events that write into another event's ring. Closing them would stop them.
     redirected: Vec<OwnedFd>,
     switch_samplers: HashSet<u64>,
     sample_hz: u32,
@@ -72,7 +73,7 @@ struct CpuRing {
     last: Timestamp,
 }
 
-/// What waits for its turn.
+/// Items to be merged by time.
 enum Pending {
     Record(Parsed),
     Poll(Poll),
@@ -106,8 +107,8 @@ impl PerfRung {
         Ok(rung)
     }
 
-    /// Adds every thread of `pid` and, if they are wanted, of the processes below. Threads that an added one makes inherit its events;
-    /// a fork record tells those from the ones that slipped between two passes.
+    /// Adds every thread of `pid` and, if requested, of its descendants. Threads started by an added thread
+    /// inherit its events. A fork record distinguishes them from threads that were missed between two passes.
     fn attach(&mut self, pid: u32) -> io::Result<()> {
         let mut added: HashSet<u32> = HashSet::new();
         for _ in 0..ATTACH_PASSES_MAX {
@@ -127,7 +128,7 @@ impl PerfRung {
         if added.is_empty() { Err(io::ErrorKind::NotFound.into()) } else { Ok(()) }
     }
 
-    /// `false`: it is gone already.
+    /// Returns `false` if the thread has already exited.
     fn attach_thread(&mut self, tgid: u32, tid: u32) -> io::Result<bool> {
         match self.events.add_thread(tid) {
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(false),
@@ -199,7 +200,7 @@ impl PerfRung {
         }
     }
 
-    /// Samples that the kernel suppresses are a loss, told when it ends.
+    /// Samples suppressed by throttling are a loss, reported when throttling ends.
     fn throttle(&mut self, parsed: &Parsed, sink: &mut dyn FnMut(Event)) {
         let origin = parsed.origin;
         match parsed.record {
@@ -221,7 +222,7 @@ impl PerfRung {
         Event::Loss(loss((source, "throttled"), cpu, span, 0))
     }
 
-    /// Looks into /proc for what the rings do not tell, as far as the budget goes.
+    /// Polls /proc for data that the rings lack, within the budget.
     fn look(&mut self, at: Timestamp) {
         self.credit_ns = (self.credit_ns + at.since(self.drained).0 / POLL_SHARE).min(POLL_CREDIT_MAX_NS);
         let start = thread_cpu_ns();
@@ -358,7 +359,7 @@ impl Events {
         Ok(id)
     }
 
-    /// The event that samples the CPU and tells everything else as it happens.
+    /// The event that samples the CPU and reports mappings, names, forks and switches.
     fn main_attr(&self) -> Attr {
         let mut attr = Attr::new(perf_ring::TYPE_SOFTWARE, perf_ring::SW_DUMMY);
         if let Some(period_ns) = 1_000_000_000u64.checked_div(u64::from(self.sample_hz)) {
@@ -380,7 +381,7 @@ impl Events {
         )
     }
 
-    /// The event that takes a stack whenever the thread leaves its CPU; its sample precedes the switch record.
+    /// The event that takes a stack when the thread leaves its CPU. Its sample precedes the switch record.
     fn switch_attr(&self) -> Attr {
         let mut attr = Attr::new(perf_ring::TYPE_SOFTWARE, perf_ring::SW_CONTEXT_SWITCHES);
         attr.sample_period = 1;
@@ -396,7 +397,7 @@ fn ring_bytes() -> usize {
 fn find_thread(tgid: u32, tid: u32) -> Option<Found> {
     let stat = procfs::stat(tgid, tid)?;
     let state = match stat.state {
-        // Whether it runs or queues is not told; its next switch will.
+        // Running and runnable are not distinguished. The next switch shows it.
         b'R' => SnapshotState::Running(CpuId(stat.cpu)),
         letter => match waits::read_wait(tgid, tid, letter) {
             Some(wait) => SnapshotState::Blocked(Box::new(wait)),

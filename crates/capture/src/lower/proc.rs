@@ -1,7 +1,7 @@
-//! Rung `proc`: polls /proc of the target and its children. Needs no privilege beyond being the
-//! target's user; works under seccomp filters that forbid bpf and perf_event_open.
+//! Backend `proc`: polls /proc of the target and its children. Needs no privilege except the target's user
+//! id. Works under seccomp filters that forbid bpf and perf_event_open.
 //!
-//! Everything it tells is sampled: what happens between two polls is only in the scheduler's totals.
+//! All of its data is sampled: events between two polls only appear in the scheduler's totals.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,14 +20,15 @@ const INTERVAL_MIN_NS: u64 = 10_000_000;
 const INTERVAL_MAX_NS: u64 = 500_000_000;
 /// The pause between polls is this times what a poll costs in the mean: own cost ≤ 2 % of one CPU.
 const COST_FACTOR: u64 = 50;
-/// A poll's part in the mean cost is one of so many. One dear poll (cold pages, many new mappings) is so paid for over
-/// the next ones; a pause of its own, a blind spot of its own size, would hide what threads change meanwhile.
+/// Weight of the previous mean: a poll counts 1/8 in the mean cost. This spreads the cost of one expensive
+/// poll (cold pages, many new mappings) over the next ones. One long pause instead would miss state changes
+/// of threads.
 const COST_WEIGHT: u64 = 8;
-/// A poll that comes after so many intervals is late: what threads did meanwhile is not known.
+/// A poll after more than this number of intervals is late: the threads' states in between are unknown.
 const LATE_INTERVALS: u64 = 4;
 /// New child processes are looked for this often (ns).
 const CHILDREN_INTERVAL_NS: u64 = 30_000_000;
-/// Mappings are looked at this long after a process appears, then this often if its size changed (ns).
+/// Mappings are read this long after a process appears, then at this interval if its size has changed (ns).
 const MAPS_FIRST_NS: u64 = 50_000_000;
 const MAPS_INTERVAL_NS: u64 = 250_000_000;
 
@@ -36,7 +37,7 @@ pub struct ProcRung {
     processes: BTreeMap<u32, Process>,
     threads: BTreeMap<(u32, u32), Thread>,
     spaces: AddressSpaces,
-    /// The first poll: what is there was there before.
+    /// The first poll. Threads that it finds existed before.
     first: bool,
     cost_ns: u64,
     interval_ns: u64,
@@ -161,7 +162,7 @@ impl ProcRung {
         }
     }
 
-    /// `false`: the thread is gone or dead.
+    /// Returns `false` if the thread has exited.
     fn poll_thread(&mut self, tgid: u32, tid: u32, sink: &mut dyn FnMut(Event)) -> bool {
         let at = now();
         let Some(stat) = procfs::stat(tgid, tid) else { return false };
@@ -196,7 +197,7 @@ impl ProcRung {
         true
     }
 
-    /// Tells births and new names.
+    /// Reports new threads and new names.
     fn announce(&mut self, before: Option<&Thread>, seen: &Seen, sink: &mut dyn FnMut(Event)) {
         let change = match before {
             None if self.first => return,
@@ -304,7 +305,7 @@ impl From<Seen> for Thread {
     }
 }
 
-/// What the thread does. `None`: it changed its mind while we looked.
+/// Returns the state of the thread. `None` if it changed during the poll.
 fn state_of(before: Option<&Thread>, seen: &Seen) -> Option<SnapshotState> {
     if seen.stat.state != b'R' {
         let mut wait = waits::read_wait(seen.tgid, seen.tid, seen.stat.state)?;
@@ -324,7 +325,7 @@ fn state_of(before: Option<&Thread>, seen: &Seen) -> Option<SnapshotState> {
     })
 }
 
-/// Where the kernel function is hidden, the tally of block device delays still tells.
+/// If the kernel function is hidden, the counter of block device delays still shows a disk wait.
 fn add_block_delay(wait: &mut RawWait, grew: bool) {
     wait.in_iowait |= wait.state & 0x2 != 0 && grew;
 }

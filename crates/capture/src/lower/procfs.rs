@@ -1,4 +1,5 @@
-//! What /proc says of a thread. Parsing is pure; reading copes with threads that vanish meanwhile.
+//! Reads the state of a thread from /proc. Parsing is pure. Reading handles threads that exit at the same
+//! time.
 
 use std::collections::BTreeSet;
 use std::{fs, io};
@@ -14,7 +15,7 @@ pub struct Stat {
     pub parent_tgid: u32,
     /// CPU that it runs on or ran on last.
     pub cpu: u16,
-    /// When it was born, in clock ticks since boot: tells a reused tid from the old one.
+    /// Start time in clock ticks since boot. Distinguishes a reused TID.
     pub started_ticks: u64,
     /// Clock ticks spent waiting for block devices.
     pub block_delay_ticks: u64,
@@ -54,18 +55,18 @@ pub fn parse_schedstat(line: &str) -> Option<SchedStat> {
     (exec_ns | queue_ns | slices != 0).then_some(SchedStat { exec_ns, queue_ns })
 }
 
-/// What `/proc/PID/task/TID/syscall` says.
+/// Content of `/proc/PID/task/TID/syscall`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InSyscall {
-    /// It runs, or is about to.
+    /// Running or runnable.
     Running,
     /// Blocked outside of any syscall: a page fault or another exception.
     Exception,
     /// Blocked in this syscall with these arguments.
     Call {
-        /// Its number.
+        /// The syscall's number.
         number: i32,
-        /// Its six arguments.
+        /// The six arguments.
         arguments: [u64; 6],
     },
 }
@@ -114,8 +115,9 @@ pub fn schedstat(tgid: u32, tid: u32) -> Option<SchedStat> {
     parse_schedstat(&read_thread_file(tgid, tid, "schedstat")?)
 }
 
-/// The number under which `/proc` shows what a process has mapped and open, and its root: of one whose first thread has ended nothing is
-/// left under its own, but all is under that of another thread (proc(5); such directories are not listed).
+/// Returns the id under which `/proc` shows a process's mappings, descriptors and root. After the exit of its
+/// first thread, the directory of the PID is empty. The directory of another thread has everything, but is
+/// not listed (proc(5)).
 pub fn shown_as(tgid: u32) -> u32 {
     let lives = |tid: &u32| stat(tgid, *tid).is_some_and(|stat| !matches!(stat.state, b'Z' | b'X'));
     if lives(&tgid) { tgid } else { threads(tgid).into_iter().find(lives).unwrap_or(tgid) }
@@ -137,12 +139,12 @@ pub fn is_hidden(tgid: u32) -> bool {
     if fs::read_dir(format!("/proc/{tgid}/task")).is_ok() {
         return false;
     }
-    // SAFETY: signal 0 is sent to nobody; only whether it might be is found out.
+    // SAFETY: signal 0 sends nothing and only checks the permission.
     let told = unsafe { libc::kill(number, 0) };
     told == 0 || io::Error::last_os_error().raw_os_error() == Some(libc::EPERM)
 }
 
-/// The threads of a process, ascending; empty if it is gone.
+/// The threads of a process, ascending. Empty if it has exited.
 pub fn threads(tgid: u32) -> Vec<u32> {
     numbered_entries(&format!("/proc/{tgid}/task"))
 }
@@ -162,8 +164,8 @@ pub fn children(tgid: u32) -> Vec<u32> {
     found
 }
 
-/// A process and all below it that live now; not holdup, should it be among them. What is started meanwhile may be
-/// missing: ask again until nothing is new.
+/// A process and all its living descendants, without holdup. Processes started during the call may be
+/// missing: repeat it until it returns nothing new.
 pub fn process_tree(pid: u32) -> Vec<u32> {
     let own = std::process::id();
     let parents: Vec<(u32, u32)> = numbered_entries("/proc")

@@ -14,7 +14,7 @@ pub fn unknown_wait() -> RawWait {
     RawWait { syscall: i32::MIN, ..RawWait::default() }
 }
 
-/// The wait of a thread that `stat` shows in state `letter`. `None`: it runs, or is gone.
+/// Returns the wait of a thread that `stat` shows in state `letter`. `None` if it runs or has exited.
 pub fn read_wait(tgid: u32, tid: u32, letter: u8) -> Option<RawWait> {
     let mut wait = RawWait { state: state_bits(letter)?, ..unknown_wait() };
     match procfs::read_thread_file(tgid, tid, "syscall").as_deref().and_then(procfs::parse_syscall) {
@@ -25,7 +25,7 @@ pub fn read_wait(tgid: u32, tid: u32, letter: u8) -> Option<RawWait> {
             wait.syscall = number;
             add_object(&mut wait, tgid, &arguments);
         }
-        // Another user's, or forbidden: the state still tells something.
+        // Another user's process, or forbidden. The state is still useful.
         None => (),
     }
     if letter == b'D' {
@@ -35,7 +35,7 @@ pub fn read_wait(tgid: u32, tid: u32, letter: u8) -> Option<RawWait> {
     Some(wait)
 }
 
-/// `__state` bits that stand for a letter of `stat`; `None` for running and dead threads.
+/// Returns the `__state` bits of a state letter in `stat`. `None` for running and dead threads.
 pub fn state_bits(letter: u8) -> Option<u32> {
     match letter {
         b'S' => Some(0x1),
@@ -48,7 +48,7 @@ pub fn state_bits(letter: u8) -> Option<u32> {
     }
 }
 
-/// The argument that names the thing waited for.
+/// The argument that names the awaited object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Names {
     Futex,
@@ -76,7 +76,7 @@ fn names(syscall: i32) -> Names {
     }
 }
 
-/// `FUTEX_WAIT` on a word that says "locked, with waiters".
+/// `FUTEX_WAIT` on a word with the value of "locked, with waiters".
 fn is_lock_wait(op: u32, value: u32) -> bool {
     op & 0x7f == 0 && value == 2
 }
@@ -87,7 +87,7 @@ fn add_object(wait: &mut RawWait, tgid: u32, arguments: &[u64; 6]) {
         Names::Futex => {
             wait.object_kind = ObjectKind::Futex;
             wait.object = arguments[0];
-            // futex_wait(2) has no operation; its second argument is the value.
+            // futex_wait(2) has no operation. Its second argument is the value.
             (wait.op, wait.value) = match wait.syscall {
                 202 => (arguments[1] as u32, arguments[2] as u32),
                 _ => (0, arguments[1] as u32),
@@ -104,7 +104,7 @@ fn add_object(wait: &mut RawWait, tgid: u32, arguments: &[u64; 6]) {
     }
 }
 
-/// The owner's tid in a glibc mutex, 8 bytes behind its futex word; unchecked, 0 if unreadable.
+/// Returns the owner's TID in a glibc mutex, 8 bytes after its futex word. Not verified, and 0 if unreadable.
 fn mutex_owner(tgid: u32, futex: u64) -> u32 {
     let mut owner = [0; 4];
     let address = futex.checked_add(8);
@@ -114,7 +114,7 @@ fn mutex_owner(tgid: u32, futex: u64) -> u32 {
     }
 }
 
-/// What descriptor `number` of a process is.
+/// Returns the kind of object of descriptor `number` of a process.
 fn descriptor_object(tgid: u32, number: u32) -> (ObjectKind, u64) {
     let link = format!("/proc/{tgid}/fd/{number}");
     let unknown = (ObjectKind::Descriptor, u64::from(number));
@@ -138,8 +138,8 @@ fn descriptor_object(tgid: u32, number: u32) -> (ObjectKind, u64) {
     (object_kind, metadata.ino() ^ device)
 }
 
-/// What the link of a descriptor says, if that is enough. Anonymous inodes share one inode number, so
-/// process and descriptor identify them.
+/// Returns the object named by the link of a descriptor, if the link suffices. Anonymous inodes share one
+/// inode number, so process and descriptor identify them.
 fn named_object(link: &str, tgid: u32, number: u32) -> Option<(ObjectKind, u64)> {
     let inode = |rest: &str| rest.strip_prefix('[')?.strip_suffix(']')?.parse().ok();
     if let Some(rest) = link.strip_prefix("pipe:") {
@@ -159,7 +159,8 @@ fn named_object(link: &str, tgid: u32, number: u32) -> Option<(ObjectKind, u64)>
     Some((kind, u64::from(tgid) << 32 | u64::from(number)))
 }
 
-/// What the kernel function in which an uninterruptible thread sleeps tells. Empty or `0` if it is hidden.
+/// Adds the kind of wait by the kernel function in which an uninterruptible thread sleeps. `place` is empty
+/// or `0` if it is hidden.
 fn add_kernel_place(wait: &mut RawWait, place: &str) {
     const DISK: &[&str] = &["io_schedule", "folio_wait_bit", "wait_on_page", "blkdev", "jbd2", "submit_bio"];
     wait.in_iowait = DISK.iter().any(|name| place.contains(name));
@@ -217,7 +218,7 @@ mod tests {
     #[test]
     fn a_thread_at_a_mutex_names_its_owner() {
         struct Shared(std::cell::UnsafeCell<libc::pthread_mutex_t>);
-        // SAFETY: a pthread mutex is made to be shared; it is only touched through pthread calls.
+        // SAFETY: a pthread mutex may be shared, and is only accessed through pthread calls.
         unsafe impl Sync for Shared {}
         let mutex = Shared(std::cell::UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER));
         let (tell, told) = std::sync::mpsc::channel();
@@ -225,7 +226,7 @@ mod tests {
         let own = unsafe { libc::gettid() } as u32;
         let shared = &mutex;
         std::thread::scope(|scope| {
-            // SAFETY (all three calls): the mutex outlives the scope and is unlocked by who locked it.
+            // SAFETY (all three calls): the mutex outlives the scope and is unlocked by its owner.
             unsafe { libc::pthread_mutex_lock(mutex.0.get()) };
             scope.spawn(move || {
                 let _ = tell.send(unsafe { libc::gettid() } as u32);

@@ -1,4 +1,4 @@
-//! The records of a perf ring: bytes to values. Never panics; a record that makes no sense is `None`.
+//! Decodes the records of a perf ring. Never panics. An invalid record is `None`.
 
 use super::sample;
 
@@ -19,7 +19,7 @@ const MISC_KERNEL: u16 = 1;
 const MISC_BIT_13: u16 = 1 << 13;
 const MISC_BIT_14: u16 = 1 << 14;
 
-/// Callchain entries from here up are markers of what follows, not addresses (`PERF_CONTEXT_*`).
+/// Callchain entries from here up are context markers (`PERF_CONTEXT_*`), not addresses.
 const CONTEXT_FIRST: u64 = -4095i64 as u64;
 const CONTEXT_KERNEL: u64 = -128i64 as u64;
 const CONTEXT_USER: u64 = -512i64 as u64;
@@ -28,31 +28,31 @@ const HEADER_BYTES: usize = 8;
 /// Longer callchains than the kernel's own maximum are cut.
 const CALLCHAIN_MAX: u64 = 4096;
 
-/// Who, when, where: the trailer of every record with `sample_id_all`, the head of every sample.
+/// Process, thread, time and CPU: the trailer of every record with `sample_id_all`, the head of every sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
-    /// Process; 0 if the record does not say, `u32::MAX` if it is gone.
+    /// Process. 0 if the record does not have it, `u32::MAX` if it has exited.
     pub tgid: u32,
     /// Thread, likewise.
     pub tid: u32,
-    /// Nanoseconds of the event's clock; 0 if the record does not say.
+    /// Nanoseconds of the event's clock. 0 if the record does not have it.
     pub at_ns: u64,
-    /// CPU; `u32::MAX` if the record does not say.
+    /// CPU. `u32::MAX` if the record does not have it.
     pub cpu: u32,
-    /// Id of the event; 0 if the record does not say.
+    /// Id of the event. 0 if the record does not have it.
     pub id: u64,
 }
 
 /// A record and its origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parsed {
-    /// Who, when, where.
+    /// Process, thread, time and CPU.
     pub origin: Origin,
-    /// What.
+    /// The content.
     pub record: Record,
 }
 
-/// What a record says.
+/// The content of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
     /// Memory was mapped.
@@ -67,15 +67,15 @@ pub enum Record {
     Sample(Sample),
     /// A thread arrives on, or leaves, a CPU.
     Switch(Switch),
-    /// That many records found no room.
+    /// Number of records lost in a full ring.
     Lost(u64),
-    /// That many samples were dropped before they became records.
+    /// Number of samples dropped before they became records.
     LostSamples(u64),
-    /// Samples came too fast; the kernel stops them until [`Record::Unthrottle`].
+    /// The sampling rate exceeded the kernel's limit. Sampling stops until [`Record::Unthrottle`].
     Throttle,
-    /// They go on.
+    /// Sampling continues.
     Unthrottle,
-    /// A type that nobody here asked for.
+    /// Another type of record.
     Other(u32),
 }
 
@@ -92,7 +92,7 @@ pub struct Mmap {
     pub file_offset: u64,
     /// `PROT_*` bits.
     pub protection: u32,
-    /// Build id; empty if the record has none.
+    /// Build id. Empty if the record has none.
     pub build_id: Vec<u8>,
     /// File name, or a name in brackets, or empty for anonymous memory.
     pub path: String,
@@ -105,9 +105,9 @@ pub struct Comm {
     pub tgid: u32,
     /// Thread.
     pub tid: u32,
-    /// It runs another program.
+    /// Whether the process runs another program.
     pub exec: bool,
-    /// Its name now.
+    /// The new name.
     pub name: String,
 }
 
@@ -133,7 +133,7 @@ pub struct Sample {
     pub ip: u64,
     /// The CPU was in kernel mode.
     pub in_kernel: bool,
-    /// How many of `addresses` are the kernel's; they come first.
+    /// Number of kernel addresses in `addresses`, which come first.
     pub kernel_frames: u16,
     /// Callchain, leaf first.
     pub addresses: Vec<u64>,
@@ -142,16 +142,16 @@ pub struct Sample {
 /// See [`Record::Switch`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Switch {
-    /// The thread leaves the CPU; else it arrives.
+    /// Whether the thread leaves the CPU. Otherwise it arrives.
     pub out: bool,
-    /// It leaves but could go on.
+    /// Whether the thread leaves by preemption.
     pub preempted: bool,
-    /// Of a CPU-wide event: tid of the thread that it replaces or is replaced by.
+    /// For a CPU-wide event: TID of the previous or next thread.
     pub other_tid: Option<u32>,
 }
 
-/// The whole records of `bytes`, in order; ends at the first impossible size. Sum their lengths to
-/// see whether that happened.
+/// Returns the complete records of `bytes`, in order, up to the first invalid size. The sum of their lengths
+/// shows whether there was one.
 pub fn split(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
@@ -286,7 +286,7 @@ fn sample_record(mut body: Reader, misc: u16, sample_type: u64) -> Option<Parsed
     Some(Parsed { origin, record: Record::Sample(taken) })
 }
 
-/// Sorts a callchain into kernel and user frames; entries of other kinds (guests) are left out.
+/// Sorts a callchain into kernel and user frames. Entries of other kinds (guests) are left out.
 fn callchain(body: &mut Reader, taken: &mut Sample) -> Option<()> {
     let entries = body.u64()?;
     if entries > CALLCHAIN_MAX {

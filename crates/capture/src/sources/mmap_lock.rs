@@ -1,4 +1,4 @@
-//! Contention of a process's `mmap_lock` (`bpf/sched.h`); only contended acquisitions fire.
+//! Contention of a process's `mmap_lock` (`bpf/sched.h`). Only contended acquisitions fire.
 
 use super::{Attached, Linux, Source};
 

@@ -1,21 +1,21 @@
-//! The sources of the highest rung: which kernel programs each one has, and what is lacking without it.
+//! The sources of the `bpf` backend: the BPF programs of each one, and the data that is missing without it.
 //!
-//! A new source is one file here, one word in the list below, and its programs in `bpf/`.
+//! A new source needs one file here, one word in the list below, and its programs in `bpf/`.
 
-/// What everybody needs to know about a source.
+/// Description of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Source {
     /// Kebab-case id, for ever: recordings name it.
     pub name: &'static str,
     /// One line, no full stop.
     pub summary: &'static str,
-    /// Its programs in the object of `bpf/`.
+    /// The programs in the object of `bpf/`.
     pub programs: &'static [&'static str],
     /// The first kernel that has the tracepoints and helper functions that its programs use.
     pub since: Linux,
     /// How its programs come to run.
     pub attached: Attached,
-    /// What a recording lacks without it; empty: there is no recording without it.
+    /// The data that a recording lacks without it. Empty if no recording is possible without it.
     pub without: &'static str,
 }
 

@@ -1,5 +1,5 @@
-//! Spans of runtimes that tell nothing by themselves (a stop of the world, who comes to it): probes where they begin and end
-//! (`bpf/spans.h`), as descriptors name the functions.
+//! Spans of runtimes that record none themselves (a stop-the-world pause, a thread that reaches it). Probes
+//! are set at their begin and end (`bpf/spans.h`), on functions that descriptors name.
 
 use super::{Attached, Linux, Source};
 

@@ -1,4 +1,5 @@
-//! Shootdowns: CPUs that are interrupted to forget translations of addresses, and who asks for it (`bpf/paging.h`).
+//! TLB shootdowns: CPUs interrupted to flush address translations, and the requesting threads
+//! (`bpf/paging.h`).
 
 use super::{Attached, Linux, Source};
 

@@ -1,4 +1,5 @@
-//! Syscalls counted exactly in short windows (`bpf/calls.h`); outside of them no syscall is made slower.
+//! Syscalls counted exactly in short windows (`bpf/calls.h`). Outside of windows, syscalls are not slowed
+//! down.
 
 use super::{Attached, Linux, Source};
 

@@ -1,5 +1,5 @@
-//! Every syscall counted and timed (`bpf/calls.h`); each one is made slower by it. The program that counts is that of
-//! the windows, attached throughout.
+//! Every syscall counted and timed (`bpf/calls.h`), which slows down each one. The program is the one of the
+//! windows, attached throughout.
 
 use super::{Attached, Linux, Source};
 

@@ -1,5 +1,5 @@
-//! Waits of a runtime's tasks for locks, of which the kernel knows nothing: probes where one begins to wait and where one goes on
-//! (`bpf/tasks.h`), as descriptors name the functions.
+//! Waits of a runtime's tasks for locks, which the kernel does not know. Probes are set where a task begins
+//! to wait and where it continues (`bpf/tasks.h`), on functions that descriptors name.
 
 use super::{Attached, Linux, Source};
 

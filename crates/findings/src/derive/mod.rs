@@ -48,6 +48,7 @@ pub mod lock_holding;
 mod lock_lines;
 pub mod locks;
 pub mod lone_children;
+pub mod name_groups;
 pub mod nodes;
 pub mod occupancy;
 pub mod on_cpu;

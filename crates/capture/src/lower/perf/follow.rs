@@ -1,5 +1,5 @@
-//! Records of the rings, in time order, to events: follows what each thread does, so that a poll of /proc
-//! can be told from a stale one and a stack be put on the wait that it was taken for.
+//! Converts the rings' records, in time order, to events. Tracks each thread's state, to detect outdated
+//! polls, and to assign each stack to its wait.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -14,7 +14,7 @@ use crate::lower::waits::unknown_wait;
 use crate::mappings::{AddressSpaces, mapping_of};
 use crate::perf_ring::records::{self, Origin, Parsed, Record};
 
-/// What is known of the threads of the target.
+/// State of the target's threads.
 #[derive(Default)]
 pub struct Follower {
     threads: BTreeMap<u32, Thread>,
@@ -22,7 +22,7 @@ pub struct Follower {
     programs: BTreeMap<u32, u32>,
     stacks: HashSet<u64>,
     spaces: AddressSpaces,
-    /// Ids of the events that sample at context switches; all others sample the CPU.
+    /// Ids of the events that sample at context switches. All other events sample the CPU.
     pub switch_samplers: HashSet<u64>,
 }
 
@@ -33,7 +33,7 @@ struct Thread {
     parent_tgid: u32,
     name: String,
     doing: Doing,
-    /// Taken as it left the CPU; the switch record follows.
+    /// Taken as the thread left the CPU. The switch record follows.
     stack: u64,
 }
 
@@ -50,15 +50,15 @@ enum Doing {
     },
 }
 
-/// What a look into /proc told.
+/// The result of a poll of /proc.
 pub struct Poll {
     /// Thread.
     pub tid: u32,
-    /// The look began; it ended at the time the poll is ordered by.
+    /// Start of the poll. The item's time is its end.
     pub began: Timestamp,
-    /// What it waits for, if that was asked and it was blocked.
+    /// The wait, if it was requested and the thread was blocked.
     pub wait: Option<RawWait>,
-    /// Its totals, if they were asked.
+    /// The scheduler's totals, if requested.
     pub sched: Option<SchedStat>,
 }
 
@@ -72,14 +72,14 @@ pub struct Found {
     pub tid: u32,
     /// Name.
     pub name: String,
-    /// What it does.
+    /// The state of the thread.
     pub state: SnapshotState,
-    /// Its totals.
+    /// The scheduler's totals.
     pub sched: Option<SchedStat>,
 }
 
 impl Follower {
-    /// Threads that are blocked and whose wait was not looked at: (since, tgid, tid), longest first.
+    /// Blocked threads whose wait was not polled yet: (since, tgid, tid), longest first.
     pub fn unpolled_waits(&self) -> Vec<(Timestamp, u32, u32)> {
         let mut waits: Vec<(Timestamp, u32, u32)> = self
             .threads
@@ -93,7 +93,7 @@ impl Follower {
         waits
     }
 
-    /// The wait of `tid` was looked at; its [`Poll`] is on its way.
+    /// The wait of `tid` was polled. Its [`Poll`] follows.
     pub fn mark_polled(&mut self, tid: u32) {
         if let Some(Thread { doing: Doing::Blocked { polled, .. }, .. }) = self.threads.get_mut(&tid) {
             *polled = true;
@@ -126,7 +126,7 @@ impl Follower {
         }
     }
 
-    /// The answer of a look into /proc, unless the thread has moved on meanwhile.
+    /// Applies the result of a poll, unless the thread has run since.
     pub fn poll(&mut self, at: Timestamp, poll: Poll, sink: &mut dyn FnMut(Event)) {
         let Some(thread) = self.threads.get_mut(&poll.tid) else { return };
         if let (Doing::Blocked { since, wait, .. }, Some(seen)) = (&mut thread.doing, poll.wait)
@@ -234,7 +234,7 @@ impl Follower {
         }));
     }
 
-    /// The id of a sample's stack, told once; 0 if it has none.
+    /// Returns the id of a sample's stack, and passes the stack on once. 0 without a stack.
     fn intern(&mut self, origin: Origin, sample: records::Sample, sink: &mut dyn FnMut(Event)) -> u64 {
         if sample.addresses.is_empty() {
             return 0;
@@ -271,8 +271,8 @@ impl Follower {
         }
     }
 
-    /// The kernel takes a thread's events away as it begins to exit: what it does after that is not seen, so
-    /// the thread ends here.
+    /// The kernel removes a thread's events at the begin of its exit. Later events are missing, so the thread
+    /// ends here.
     fn exit(&mut self, origin: Origin, task: records::Task, sink: &mut dyn FnMut(Event)) {
         let thread = self.threads.remove(&task.tid).unwrap_or_default();
         let at = Timestamp(task.at_ns);
@@ -341,7 +341,7 @@ fn snapshot(
     }
 }
 
-/// FNV-1a over process, program and addresses, with a final mix; never 0.
+/// FNV-1a over process, program and addresses, with a final mix. Never 0.
 fn stack_id(tgid: u32, program: u32, addresses: &[u64]) -> u64 {
     let head = u64::from(program) << 32 | u64::from(tgid);
     let words = std::iter::once(&head).chain(addresses);

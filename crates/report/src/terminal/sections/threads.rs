@@ -3,17 +3,22 @@
 use holdup_events::ThreadId;
 use holdup_events::recording::Rung;
 use holdup_findings::derive::class::Class;
-use holdup_findings::derive::ledger::ThreadLedger;
+use holdup_findings::derive::ledger::{ByClass, ThreadLedger};
+use holdup_findings::derive::name_groups::{self, NameGroup};
 use holdup_findings::derive::thread_steps::{self, ThreadStep};
 
-use crate::numbers::{duration, percent, share};
+use crate::numbers::{count, duration, percent, share};
 use crate::terminal::View;
 use crate::terminal::table::{self, Column};
+use crate::text::clean;
 
 pub(super) const SUMMARY: &str = "Each thread's life by class of time";
 
-/// Threads that are shown; the rest is summed up.
+/// Threads that are shown; the rest is summed up. With more threads, groups by name come first.
 const ROWS_MAX: usize = 40;
+/// Groups that are shown, and the threads after them.
+const GROUPS_MAX: usize = 15;
+const ROWS_AFTER_GROUPS: usize = 20;
 
 pub(super) fn lines(view: &View) -> Vec<String> {
     let mut lines = view.heading("THREADS");
@@ -29,10 +34,17 @@ pub(super) fn lines(view: &View) -> Vec<String> {
         Column::Figure("run-queue"),
         Column::Figure("most of the rest"),
     ];
-    let rows: Vec<Vec<String>> = threads.iter().take(ROWS_MAX).map(|thread| row(view, thread)).collect();
+    let groups = groups(view);
+    let shown = match (threads.len() > ROWS_MAX, groups.is_empty()) {
+        (true, false) => ROWS_AFTER_GROUPS,
+        (true, true) => ROWS_MAX,
+        (false, _) => threads.len(),
+    };
+    lines.extend(groups);
+    let rows: Vec<Vec<String>> = threads.iter().take(shown).map(|thread| row(view, thread)).collect();
     lines.extend(table::lines(&columns, &rows, view.style));
-    if threads.len() > ROWS_MAX {
-        let rest = &threads[ROWS_MAX..];
+    let rest = &threads[shown..];
+    if !rest.is_empty() {
         let life: u64 = rest.iter().map(|thread| thread.life.0).sum();
         let text = format!("and {} more, {} in total", rest.len(), duration(life));
         lines.push(super::nothing(view, &text));
@@ -41,6 +53,57 @@ pub(super) fn lines(view: &View) -> Vec<String> {
         lines.extend(over_time(view));
     }
     lines
+}
+
+/// Threads by name, where there are more than fit into a list; nothing where no two names are alike.
+fn groups(view: &View) -> Vec<String> {
+    let ledger = &view.analysis.derived.ledger;
+    if ledger.threads.len() <= ROWS_MAX {
+        return Vec::new();
+    }
+    let groups = name_groups::derive(view.trace, ledger);
+    if groups.len() > ledger.threads.len() / 2 {
+        return Vec::new();
+    }
+    let columns = [
+        Column::Text("name"),
+        Column::Figure("threads"),
+        Column::Figure("life"),
+        Column::Figure("running"),
+        Column::Figure("busiest"),
+        Column::Figure("run-queue"),
+        Column::Figure("most of the rest"),
+    ];
+    let rows: Vec<Vec<String>> = groups.iter().take(GROUPS_MAX).map(|group| group_row(view, group)).collect();
+    let mut lines = table::lines(&columns, &rows, view.style);
+    let rest = &groups[rows.len()..];
+    if !rest.is_empty() {
+        let threads: u64 = rest.iter().map(|group| group.threads).sum();
+        let text = format!("and {} threads with {} other names", count(threads), count(rest.len() as u64));
+        lines.push(super::nothing(view, &text));
+    }
+    lines.push(super::nothing(
+        view,
+        "* is a number; shares are of the summed life; busiest: CPU time of one thread",
+    ));
+    lines.push(String::new());
+    lines
+}
+
+fn group_row(view: &View, group: &NameGroup) -> Vec<String> {
+    let of_life = |ns: u64| percent(share(ns, group.life_ns));
+    vec![
+        clean(&group.stem),
+        count(group.threads),
+        duration(group.life_ns),
+        of_life(group.running_ns()),
+        duration(group.most_running_ns),
+        match knows_queue(view) {
+            true => of_life(group.classes[Class::RunQueue as usize]),
+            false => "not known".to_owned(),
+        },
+        rest_of(&group.classes, group.life_ns),
+    ]
 }
 
 /// Steps, and threads of each that are shown: those that ran or waited for a CPU most.
@@ -103,12 +166,6 @@ fn knows_queue(view: &View) -> bool {
 
 fn row(view: &View, thread: &ThreadLedger) -> Vec<String> {
     let of_life = |ns: u64| percent(share(ns, thread.life.0));
-    let named = |class: &Class| !matches!(class, Class::Useful | Class::Kernel | Class::RunQueue);
-    let rest = Class::ALL.into_iter().filter(named).rev().max_by_key(|class| thread.classes[*class as usize]);
-    let rest = match rest.map(|class| (class, thread.classes[class as usize])) {
-        Some((class, ns)) if ns > 0 => format!("{} {:>7}", class.name(), of_life(ns)),
-        _ => "-".to_owned(),
-    };
     vec![
         view.thread(thread.thread),
         duration(thread.life.0),
@@ -121,6 +178,16 @@ fn row(view: &View, thread: &ThreadLedger) -> Vec<String> {
             true => of_life(thread.classes[Class::RunQueue as usize]),
             false => "not known".to_owned(),
         },
-        rest,
+        rest_of(&thread.classes, thread.life.0),
     ]
+}
+
+/// The largest class that is neither running nor waiting for a CPU.
+fn rest_of(classes: &ByClass, life_ns: u64) -> String {
+    let named = |class: &Class| !matches!(class, Class::Useful | Class::Kernel | Class::RunQueue);
+    let rest = Class::ALL.into_iter().filter(named).rev().max_by_key(|class| classes[*class as usize]);
+    match rest.map(|class| (class, classes[class as usize])) {
+        Some((class, ns)) if ns > 0 => format!("{} {:>7}", class.name(), percent(share(ns, life_ns))),
+        _ => "-".to_owned(),
+    }
 }
