@@ -33,12 +33,12 @@ impl Allocators {
         Allocators { rules: rules.collect() }
     }
 
-    /// The rule by which a frame is one.
+    /// Rule that identifies the frame as an allocator's.
     pub fn rule(&self, frame: FrameId) -> Option<RuleId> {
         self.rules.get(frame.index()).copied().flatten()
     }
 
-    /// The rule by which the frame of a stack is one that is nearest to the leaf.
+    /// Rule of the allocator frame nearest to the stack's leaf.
     pub fn of_stack(&self, trace: &Trace, stack: StackId) -> Option<RuleId> {
         trace.stack_frames(stack).find_map(|frame| self.rule(frame))
     }

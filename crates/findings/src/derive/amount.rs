@@ -23,7 +23,7 @@ impl Amount {
     pub fn add(&mut self, row: &AllocationRow) {
         self.drawn += 1;
         if row.is_weight() {
-            // One of so few moments that each may as well have fallen elsewhere: as below, for a probability near 0.
+            // A sample of a low-probability event: variance as below, for a probability near 0.
             let bytes = row.bytes as f64;
             (self.weights, self.bytes) = (self.weights + 1, self.bytes + bytes);
             self.bytes_variance += if row.is_census() { 0.0 } else { bytes * bytes };
@@ -47,7 +47,7 @@ impl Amount {
         self.objects_variance += other.objects_variance;
     }
 
-    /// How many bytes.
+    /// Estimated number of bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes.round() as u64
     }

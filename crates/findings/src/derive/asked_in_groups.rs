@@ -27,14 +27,14 @@ use super::holders::Holders;
 use super::in_flight::Message;
 use crate::charge::Charge;
 
-/// A program that asks a service so.
+/// A client that sends requests to a service in groups.
 #[derive(Clone, Debug)]
 pub struct InGroups {
     /// The client.
     pub process: ProcessId,
     /// The service: processes with one name.
     pub peers: BTreeSet<ProcessId>,
-    /// How many groups there were.
+    /// Number of groups.
     pub groups: u64,
     /// Recorded requests at the beginning of all groups. The true number is at least this.
     pub asks: u64,
@@ -47,13 +47,13 @@ pub struct InGroups {
     pub idle_ns: u64,
     /// Whether it is certain that this process is the client.
     pub is_sure: bool,
-    /// The waits that answers ended.
+    /// Waits that responses ended.
     pub waited: Charge,
     /// Sleeps of the service's threads during the groups.
     pub slept: Charge,
 }
 
-/// Fewer questions in a row may be chance.
+/// Minimum number of consecutive requests. Fewer may be chance.
 const ROW_MIN: u64 = 3;
 /// Fewer such rows may be, too.
 const GROUPS_MIN: usize = 8;
@@ -64,7 +64,7 @@ const SIZE_RANK: f64 = 0.9;
 /// Maximum share of groups triggered by a clock or another program.
 const GIVEN_MAX: f64 = 0.2;
 
-/// Derives them, those that would gain most first.
+/// Derives all such clients, largest saving first.
 pub fn derive(trace: &Trace, holders: &Holders, (spoken, directions): &Heard) -> Vec<InGroups> {
     let mut talks: BTreeMap<(ProcessId, &str), Talk> = BTreeMap::new();
     for ((process, peer), is_sure) in directions {
@@ -89,7 +89,7 @@ struct Talk {
     messages: Vec<Message>,
 }
 
-/// Questions in a row, and the answers before the next question.
+/// Consecutive requests, and the responses before the next request.
 struct Group {
     begins: Message,
     asks: u64,
@@ -129,7 +129,7 @@ impl Talk {
         Some(self.summed((trace, holders), &groups, asks))
     }
 
-    /// All that were answered.
+    /// All groups with responses.
     fn groups(&self, trace: &Trace) -> Vec<Group> {
         let mut groups: Vec<Group> = Vec::new();
         let mut at = 0;
@@ -216,7 +216,8 @@ impl Talk {
     }
 }
 
-/// How many questions a group has: most are alike, and of the greater ones most was seen.
+/// Number of requests per group. Most groups have the same size, and most requests of the larger recorded
+/// groups were recorded.
 fn size_of(groups: &[Group]) -> u64 {
     let mut sizes: Vec<u64> = groups.iter().map(|group| group.asks.max(group.answers.len() as u64)).collect();
     sizes.sort_unstable();

@@ -32,20 +32,20 @@ use super::sides::Spoken;
 use super::syscall_names::{polls_few, receives};
 use crate::charge::Charge;
 
-/// Programs of one name that ask one peer.
+/// Clients with one name, and the process that they wait for.
 #[derive(Clone, Debug)]
 pub struct Asking {
-    /// One of them, the first.
+    /// The first of the client processes.
     pub process: ProcessId,
     /// The service. `None` for another host or an unrecorded program.
     pub peer: Option<ProcessId>,
     /// If `peer` is `None`: known addresses with their share of `ns` (0 to 1), largest first.
     pub addresses: Vec<(String, f64)>,
-    /// Threads that asked.
+    /// Threads that sent requests.
     pub threads: BTreeSet<ThreadId>,
-    /// How often.
+    /// Number of waits.
     pub waits: u64,
-    /// How long in all (ns).
+    /// Total wait time (ns).
     pub ns: u64,
     /// For how long at least one of them waited (ns).
     pub any_ns: u64,
@@ -61,7 +61,7 @@ pub struct Asking {
 }
 
 impl Asking {
-    /// How many of these waits there were at once, on average.
+    /// Mean number of these waits in parallel.
     pub fn at_once(&self) -> f64 {
         self.ns as f64 / self.any_ns.max(1) as f64
     }
@@ -114,7 +114,7 @@ pub fn derive(trace: &Trace, holders: &Holders, (spoken, directions): &Heard) ->
 /// Waits by waiting program and awaited process.
 type Groups = BTreeMap<(String, Option<ProcessId>), Vec<Wait>>;
 
-/// Adds the questions of threads that poll.
+/// Adds the requests of threads that poll.
 fn add_in_flight(
     (trace, holders): (&Trace, &Holders),
     (spoken, directions): (&Spoken, &Directions),
@@ -202,7 +202,7 @@ const ALIKE_MIN: usize = 2;
 /// client.
 const OTHER_SIDE_MIN: usize = 10;
 
-/// The questions of a process that polls for the answers, while its peer slept by a clock.
+/// Requests of a process that polls for the responses while its peer sleeps by a timer.
 struct InFlight {
     waits: Vec<Wait>,
     /// Whether most of the peer's messages were responses.
@@ -295,7 +295,7 @@ fn addresses(trace: &Trace, waits: &[Wait]) -> Vec<(String, f64)> {
     longest.into_iter().map(|(name, ns)| (name.to_owned(), ns as f64 / all.max(1) as f64)).collect()
 }
 
-/// The rows of what a thread slept by a clock in a span, if only for a part.
+/// Rows of a thread's timer sleeps that overlap with a span.
 pub(super) fn slept_within<'a>(
     (trace, holders): (&'a Trace, &'a Holders),
     thread: ThreadId,
@@ -339,7 +339,7 @@ fn asked(
     sleeps_meanwhile((trace, holders), peer, (slice.start, slice.end)).then_some(Some(peer))
 }
 
-/// Whether a thread sleeps by a clock in the middle of a span.
+/// Whether a thread sleeps by a timer in the middle of a span.
 pub(super) fn sleeps_meanwhile(
     (trace, holders): (&Trace, &Holders),
     thread: ThreadId,
@@ -371,9 +371,9 @@ mod tests {
         let mut directions: Directions = [
             ((id(2), id(1)), true),
             ((id(3), id(1)), true),
-            // The first question of this one was not seen.
+            // The first request of this process was not recorded.
             ((id(1), id(4)), true),
-            // And this is another.
+            // A process with another name.
             ((id(1), id(5)), true),
             // It connected to this one.
             ((id(1), id(6)), true),

@@ -51,7 +51,7 @@ pub struct Window {
     active: u32,
     /// Integral of 1/active over time (ns).
     shared_ns: f64,
-    /// Threads that are active: since when, and the integral then.
+    /// Active threads, with their start and the integral at that time.
     since: BTreeMap<ThreadId, (Timestamp, f64)>,
     sums: BTreeMap<ThreadId, (u64, f64)>,
 }
@@ -61,7 +61,7 @@ fn is_active(doing: Doing) -> bool {
 }
 
 impl Window {
-    /// Nothing is known yet of a window that starts at `at`.
+    /// An empty window that starts at `at`.
     pub fn new(at: Timestamp) -> Window {
         Window { at, active: 0, shared_ns: 0.0, since: BTreeMap::new(), sums: BTreeMap::new() }
     }

@@ -15,7 +15,7 @@ use crate::descriptors::Rule;
 /// Minimum share of a bound thread's waits that are for its task.
 const MOSTLY: f64 = 0.5;
 
-/// All of them.
+/// All bound threads.
 pub fn derive(trace: &Trace, roles: &Roles) -> BTreeSet<ThreadId> {
     trace.target_threads().filter(|thread| rule_of(trace, roles, *thread).is_some()).collect()
 }
@@ -36,7 +36,7 @@ fn rule_of<'a>(trace: &Trace, roles: &'a Roles, thread: ThreadId) -> Option<&'a 
     found.filter(|_| bound as f64 >= MOSTLY * all as f64)
 }
 
-/// The thread among those whose waits are charged that a task is bound to, with what to do about it.
+/// The bound thread among the threads with charged waits, with its rule's advice.
 pub fn among<'a>(trace: &Trace, roles: &'a Roles, charge: &Charge) -> Option<(ThreadId, &'a str)> {
     let threads: BTreeSet<ThreadId> = charge.slices(trace).map(|slice| slice.thread).collect();
     threads.into_iter().find_map(|thread| Some((thread, rule_of(trace, roles, thread)?.advice.as_str())))

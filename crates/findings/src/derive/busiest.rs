@@ -1,4 +1,5 @@
-//! In which function a program does most of its useful work: where nothing holds it up, that is what takes its time. It judges nothing.
+//! Function that does most of the program's useful work. If nothing else delays the program, this function
+//! takes its time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -55,7 +56,7 @@ pub fn derive(trace: &Trace, roles: &Roles) -> Option<Busiest> {
     among(trace, roles, None)
 }
 
-/// The same of what one thread does.
+/// The same for one thread.
 pub fn of_thread(trace: &Trace, roles: &Roles, thread: ThreadId) -> Option<Busiest> {
     among(trace, roles, Some(vec![thread]))
 }
@@ -174,7 +175,7 @@ fn farthest(profile: &Profile, least_ns: f64) -> Option<PlaceId> {
     farthest_of(profile, paths, least_ns).map(|(place, _)| place)
 }
 
-/// The same of such paths with their times, and its time (ns).
+/// The same for paths with their times. Also returns the function's time (ns).
 fn farthest_of<'a>(
     profile: &Profile,
     paths: impl Iterator<Item = (&'a [PlaceId], u64)>,
@@ -203,7 +204,7 @@ fn farthest_of<'a>(
     most.map(|(place, (ns, _))| (place, ns))
 }
 
-/// With what threads and programs begin.
+/// Start functions of threads and programs.
 const BEGINNINGS: [&str; 12] = [
     "_start",
     "__libc_start",

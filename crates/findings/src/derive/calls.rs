@@ -15,12 +15,12 @@ pub const EAGAIN: u64 = 11;
 /// `errno` values of an interrupted call. Values other than 4 (EINTR) are internal to the kernel.
 pub const INTERRUPTED: [u64; 5] = [4, 512, 513, 514, 516];
 
-/// All that is known of them.
+/// Statistics of all syscalls.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Calls {
     /// All calls were counted, not only those in windows.
     pub exact: bool,
-    /// How long calls were counted (ns).
+    /// Length of the counted time (ns).
     pub counted_ns: u64,
     /// By syscall, the most calls first.
     pub by_syscall: Vec<CallUse>,
@@ -36,7 +36,7 @@ pub struct Calls {
 }
 
 impl Calls {
-    /// How many requests were submitted with a call of `io_uring_enter`, on average: it returns their number.
+    /// Mean number of requests submitted per call of `io_uring_enter`, which returns their number.
     pub fn requests_each(&self) -> Option<f64> {
         let used = self.by_syscall.iter().find(|used| used.syscall == IO_URING_ENTER)?;
         Some(used.returned as f64 / used.count.saturating_sub(used.errors).max(1) as f64)
@@ -60,11 +60,11 @@ pub struct CallUse {
     pub object_name: String,
     /// Calling threads with their number of calls, most calls first.
     pub threads: Vec<(ThreadId, u64)>,
-    /// How often.
+    /// Number of calls.
     pub count: u64,
-    /// How many failed.
+    /// Number of calls that failed.
     pub errors: u64,
-    /// By error (errno), the most first.
+    /// Failures by error (errno), most frequent first.
     pub by_error: Vec<(u64, u64)>,
     /// Sum of the results, of calls that return bytes or a number of events.
     pub returned: u64,
@@ -72,7 +72,7 @@ pub struct CallUse {
     pub time_ns: u64,
     /// The longest (ns).
     pub time_max_ns: u64,
-    /// How many were timed.
+    /// Number of timed calls.
     pub timed: u64,
     /// Times from entry to return (ns).
     pub times: Histogram,
@@ -89,17 +89,17 @@ pub struct CallUse {
 pub struct Histogram(pub BTreeMap<u8, u64>);
 
 impl Histogram {
-    /// How many values.
+    /// Number of values.
     pub fn total(&self) -> u64 {
         self.0.values().sum()
     }
 
-    /// How many of them are less than 2^`bits`.
+    /// Number of values less than 2^`bits`.
     pub fn below(&self, bits: u8) -> u64 {
         self.0.range(..=bits).map(|(_, count)| count).sum()
     }
 
-    /// The bounds of the bucket that holds the value below which `share` of all lie: from, and up to but not with.
+    /// Bounds of the bucket that contains the quantile `share`: lower bound, and exclusive upper bound.
     pub fn quantile(&self, share: f64) -> Option<(u64, u64)> {
         let wanted = (self.total() as f64 * share).max(f64::MIN_POSITIVE);
         let mut seen = 0;
@@ -126,12 +126,12 @@ pub fn bounds(bucket: u8) -> (u64, u64) {
 }
 
 impl CallUse {
-    /// How many failed with one of these errors.
+    /// Number of calls that failed with one of these errors.
     pub fn failed_with(&self, errors: &[u64]) -> u64 {
         self.by_error.iter().filter(|(error, _)| errors.contains(error)).map(|(_, count)| count).sum()
     }
 
-    /// How many would have had to wait, or were interrupted: they are to be made again.
+    /// Number of calls that would have blocked or were interrupted, and have to be repeated.
     pub fn again(&self) -> u64 {
         self.failed_with(&[EAGAIN]) + self.failed_with(&INTERRUPTED)
     }

@@ -17,11 +17,11 @@ use crate::charge::Charge;
 /// A process that waits for its children.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Parent {
-    /// Which.
+    /// The parent.
     pub process: ProcessId,
-    /// How long its threads waited for children (ns): see [`waited`].
+    /// Time in which its threads waited for children (ns): see [`waited`].
     pub wait_ns: u64,
-    /// How long its own threads ran (ns).
+    /// Running time of its own threads (ns).
     pub own_running_ns: u64,
     /// Children that lived in the recording.
     pub children: u64,
@@ -48,7 +48,7 @@ impl Parent {
 /// Maximum number of parents, longest waits first, for which the children's functions are reported.
 const TOLD_MAX: usize = 4;
 
-/// Every process of the program whose threads waited for children, the longest waiting first.
+/// Every process of the program whose threads waited for children, longest wait time first.
 pub fn derive(
     (trace, roles): (&Trace, &Roles),
     ledger: &Ledger,
@@ -207,7 +207,7 @@ fn covered_ns(mut lives: Vec<(Timestamp, Timestamp)>) -> u64 {
     covered
 }
 
-/// Divides what running threads are blamed for among the parents whose descendants they are.
+/// Divides the blame of running threads among the parents that they descend from.
 fn add_functions(trace: &Trace, blame: &Blame, parents: &mut [Parent]) {
     let subject = Subject::Kind(HoldKind::Child);
     let Some(blamed) = blame.subjects.iter().find(|one| one.subject == subject) else { return };

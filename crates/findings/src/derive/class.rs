@@ -22,7 +22,7 @@ pub enum Class {
     NetWait = 6,
     /// Blocked on a pipe.
     PipeWait = 7,
-    /// Blocked on a timer it asked for.
+    /// Blocked on a timer that the thread set itself.
     Sleep = 8,
     /// Blocked until a child process ends or execs.
     ChildWait = 9,
@@ -46,7 +46,7 @@ pub enum Class {
     GcWait = 18,
 }
 
-/// How many classes there are.
+/// Number of classes.
 pub const CLASSES: usize = 19;
 
 impl Class {

@@ -1,4 +1,4 @@
-//! Waits that a clock ended: what a thread slept, and how often it only looked and slept again.
+//! Waits that a timer ended: sleeps, and the number of polls between sleeps.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::ledger::woken_by_timer;
 use super::parallel;
 use crate::charge::Charge;
 
-/// Of one thread.
+/// Timer-ended waits of one thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Clocked {
     /// The thread.
@@ -57,7 +57,7 @@ impl Clocked {
             && self.events >= EVENTS_MIN.max((EVENTS_PART * self.sleeps as f64) as u64)
     }
 
-    /// A sleep that a signal ended early was asked for, but is not late.
+    /// Adds a sleep's timeout. A sleep that a signal ended early counts, but is not late.
     fn add_asked(&mut self, trace: &Trace, slice: &Slice) {
         let Some(due) = trace.due(slice) else { return };
         self.asked += 1;
@@ -71,7 +71,7 @@ impl Clocked {
 const EVENTS_MIN: u64 = 20;
 const EVENTS_PART: f64 = 0.1;
 
-/// A look is a run of less than this share of the sleep before it.
+/// Maximum running time of a poll, as a share of the sleep before it.
 const LOOK_RUN_MAX: f64 = 0.25;
 
 /// A housekeeper's running time, and its waits that others ended, are no more than these shares of its life, ...
@@ -90,7 +90,8 @@ const UNASKED_EVENTS_MAX: f64 = 0.1;
 /// recording.
 const LISTENS_MIN: f64 = 0.5;
 
-/// Every target thread that a clock woke, by thread. Sleeps that `is_idle` names are none: a runtime's, while it has nothing to do.
+/// Every target thread that a timer woke, by thread. Excludes sleeps that `is_idle` accepts, such as those of
+/// an idle runtime.
 pub fn derive(trace: &Trace, is_idle: impl Fn(&Slice) -> bool + Sync) -> Vec<Clocked> {
     let groups = parallel::thread_groups(trace);
     let parts = parallel::map(groups.len(), |group| {
@@ -227,7 +228,7 @@ pub fn waited_for(trace: &Trace, wanted: impl Fn(ThreadId) -> bool) -> u64 {
 /// Maximum number of slices from an action back to the sleep before it.
 const LOOK_BACK: usize = 16;
 
-/// The sleep behind which a thread did something, if it waited for nothing but locks in between.
+/// The sleep before an action of a thread, if it waited only for locks in between.
 fn sleep_before(trace: &Trace, thread: ThreadId, at: Timestamp) -> Option<usize> {
     let rows = trace.slices.rows(thread);
     let here = trace.slices.covering(thread, at)?;
@@ -293,7 +294,7 @@ fn of_thread(trace: &Trace, thread: ThreadId, is_idle: impl Fn(&Slice) -> bool) 
     (sums, whole)
 }
 
-/// A sleep, or a wait for something whose time-out ended it.
+/// Whether the slice is a sleep, or a wait that timed out.
 fn is_clocked(trace: &Trace, slice: &Slice, wakeups: &mut &[holdup_events::tables::Wakeup]) -> bool {
     use WaitReason::*;
     match trace.wait(slice.wait).reason {

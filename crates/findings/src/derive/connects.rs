@@ -26,13 +26,13 @@ pub struct Connects {
     pub overflows: u64,
     /// Which waits these are.
     pub how: How,
-    /// How many.
+    /// Number of waits.
     pub waits: u64,
     /// The waits.
     pub charge: Charge,
 }
 
-/// How sure it is that a wait is for a connection.
+/// Certainty that a wait is for a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum How {
     /// Waits in `connect` that ended shortly after a whole second.

@@ -5,12 +5,12 @@ use holdup_events::Timestamp;
 /// From, to.
 pub type Span = (Timestamp, Timestamp);
 
-/// How much two spans have in common (ns).
+/// Overlap of two spans (ns).
 pub fn common_ns(one: Span, other: Span) -> u64 {
     one.1.min(other.1).since(one.0.max(other.0)).0
 }
 
-/// Spans in time order, apart from each other.
+/// Disjoint spans in time order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cover {
     spans: Vec<Span>,
@@ -30,7 +30,7 @@ impl Cover {
         Cover { spans: merged }
     }
 
-    /// All of them.
+    /// All spans.
     pub fn spans(&self) -> &[Span] {
         &self.spans
     }

@@ -16,14 +16,14 @@ use super::timelines::Timelines;
 pub struct CpuTimes {
     /// Over the whole recording, by number.
     pub cpus: Vec<(CpuId, Times)>,
-    /// At most [`STEPS_MAX`] stretches, one behind the other.
+    /// At most [`STEPS_MAX`] consecutive steps.
     pub steps: Vec<CpuStep>,
 }
 
 /// One stretch of the recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpuStep {
-    /// From when …
+    /// Start …
     pub start: Timestamp,
     /// … to when.
     pub end: Timestamp,
@@ -41,26 +41,26 @@ pub const WHO_MAX: usize = 2;
 /// Time of one CPU, or several, by kind (ns).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
-    /// In user mode.
+    /// User mode.
     pub user: u64,
-    /// In user mode, of niced threads.
+    /// User mode of niced threads.
     pub nice: u64,
-    /// In the kernel.
+    /// Kernel.
     pub system: u64,
-    /// In interrupts.
+    /// Interrupts.
     pub irq: u64,
-    /// In soft interrupts.
+    /// Soft interrupts.
     pub softirq: u64,
     /// Taken by the hypervisor.
     pub steal: u64,
-    /// With nothing to do but to wait for a disk.
+    /// Idle with outstanding disk requests.
     pub disk_wait: u64,
-    /// With nothing to do.
+    /// Idle.
     pub idle: u64,
 }
 
 impl Times {
-    /// All of it.
+    /// Total time.
     pub fn total(&self) -> u64 {
         let busy = self.user + self.nice + self.system + self.irq + self.softirq;
         busy + self.steal + self.disk_wait + self.idle
@@ -103,7 +103,7 @@ impl Times {
 
 /// Derives it.
 pub fn derive(trace: &Trace, timelines: &Timelines) -> CpuTimes {
-    // By the ends of the looks: all counts of one look have the same.
+    // By end time, which all counts of one reading share.
     let mut looks: BTreeMap<Timestamp, (Timestamp, BTreeMap<CpuId, Times>)> = BTreeMap::new();
     for row in &trace.kernel_counts {
         let mut one = Times::default();
@@ -125,7 +125,7 @@ pub fn derive(trace: &Trace, timelines: &Timelines) -> CpuTimes {
     CpuTimes { cpus: joined(&steps).cpus, steps }
 }
 
-/// Several stretches, one behind the other, as one.
+/// Merges consecutive steps.
 fn joined(steps: &[CpuStep]) -> CpuStep {
     let mut cpus: BTreeMap<CpuId, Times> = BTreeMap::new();
     for (cpu, times) in steps.iter().flat_map(|step| &step.cpus) {

@@ -11,13 +11,13 @@ use super::timelines::{Timeline, Timelines};
 /// One CPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpuUse {
-    /// Which.
+    /// The CPU.
     pub cpu: CpuId,
     /// Ran target threads (ns), stolen time excluded.
     pub target_ns: u64,
     /// Ran other threads.
     pub others_ns: u64,
-    /// The hypervisor had it while a target thread was on it.
+    /// Steal time while a target thread was on it (ns).
     pub stolen_ns: u64,
     /// Neither: idle, or not known.
     pub idle_ns: u64,
@@ -27,7 +27,7 @@ pub struct CpuUse {
     pub others: Vec<(ProcessId, u64)>,
 }
 
-/// How many foreign processes are named for a CPU.
+/// Maximum number of other processes to report per CPU.
 const OTHERS_MAX: usize = 8;
 
 /// Derives it for every CPU that was seen, by number.

@@ -29,9 +29,9 @@ use crate::descriptors::Role;
 /// A thread in one state for a while, on the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// From when.
+    /// Start.
     pub from: Timestamp,
-    /// To when: the next step's begin.
+    /// End: the start of the next step.
     pub to: Timestamp,
     /// The thread.
     pub thread: ThreadId,
@@ -45,7 +45,7 @@ pub struct CriticalPath {
     /// Steps in time order, without gaps. Only filled by [`within`], because there may be as many steps as
     /// context switches.
     pub steps: Vec<Step>,
-    /// How many there are.
+    /// Number of steps.
     pub count: u64,
     /// Length by class (ns).
     pub classes: ByClass,

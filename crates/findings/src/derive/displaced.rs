@@ -9,12 +9,13 @@ use super::occupancy::Stall;
 use super::sweep;
 use super::timelines::Timelines;
 
-/// How long threads waited because of other programs (thread-ns).
+/// Wait time of threads because of other programs (thread-ns).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Displaced {
     /// For a CPU that another program had.
     pub direct_ns: u64,
-    /// For one that their own program had, while another program had one that they might have run on.
+    /// Waits for a CPU that their own program occupied, while another program occupied one that they could
+    /// have run on.
     pub elsewhere_ns: u64,
 }
 
@@ -30,13 +31,14 @@ impl Displaced {
         Displaced { direct_ns: ledger.run_queue.others_ns, elsewhere_ns: elsewhere.sum() }
     }
 
-    /// Both.
+    /// Sum of both.
     pub fn all_ns(self) -> u64 {
         self.direct_ns + self.elsewhere_ns
     }
 }
 
-/// A scheduler may give it another CPU: as it was last seen, or else as it did.
+/// Whether the scheduler may move the thread to another CPU, by its last known affinity. If that is unknown,
+/// by its migrations.
 pub fn may_move(trace: &Trace, ledger: &ThreadLedger) -> bool {
     match trace.threads.get(ledger.thread.index()).map_or(0, |thread| thread.cpus_allowed) {
         0 => ledger.migrations > 0,
@@ -56,8 +58,8 @@ impl<'a> Elsewhere<'a> {
         Elsewhere { timelines, usable: sweep::which_usable(trace, timelines) }
     }
 
-    /// Another program had one of them, not `wait`'s, at some time of it. `cursors` are the places in each CPU's timeline,
-    /// of one thread's waits in the order of time.
+    /// Whether another program occupied one of these CPUs, except `wait`'s, during the wait. `cursors` are
+    /// positions in each CPU's timeline, for one thread's waits in time order.
     pub fn is_taken(&self, wait: &Slice, cursors: &mut [usize]) -> bool {
         self.others(wait).any(|cpu| {
             let timeline = self.timelines.of(cpu).zip(cursors.get_mut(usize::from(cpu.0)));
@@ -65,7 +67,7 @@ impl<'a> Elsewhere<'a> {
         })
     }
 
-    /// All of them but the one that is waited for.
+    /// All these CPUs except the one that the wait is for.
     pub fn others(&self, wait: &Slice) -> impl Iterator<Item = CpuId> {
         let waited = wait.cpu;
         self.usable.iter().copied().filter(move |cpu| *cpu != waited)

@@ -34,7 +34,8 @@ const CALLS_RARER: f64 = 4.0;
 const CALLS_MAX: f64 = 0.04;
 /// Minimum number of samples in the loop's syscalls that the long turns would have if they were like the others.
 const CALLS_EXPECTED_MIN: f64 = 8.0;
-/// A loop whose process's other threads do not work for it wakes them at least this many times less often than it polls.
+/// Minimum ratio of a loop's polls to its wakeups of the process's other threads, for threads that do not
+/// work for the loop.
 const WAKEUPS_RARER: usize = 10;
 /// Syscalls of an event loop (numbers of x86-64): read, write, poll, readv, writev, select, connect to recvmsg, epoll_wait,
 /// pselect6, ppoll, epoll_pwait, accept4, recvmmsg, sendmmsg, epoll_pwait2.
@@ -81,11 +82,11 @@ pub struct Counted {
 /// One turn of an event loop.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Turn {
-    /// When the poll before it returned.
+    /// Time at which the previous poll returned.
     pub start: Timestamp,
-    /// When the next poll that blocks began.
+    /// Start of the next blocking poll.
     pub end: Timestamp,
-    /// How long the thread ran in it (ns).
+    /// Running time of the thread in the turn (ns).
     pub running_ns: u64,
 }
 

@@ -17,7 +17,7 @@ const TAKES_DOWN: &str = "exit_mmap";
 /// address space.
 const BEGINNING: [i32; 2] = [59, 322];
 
-/// When each thread became the parent of a new process, in order.
+/// Times at which each thread created a new process, ascending.
 pub type Births = BTreeMap<ThreadId, BTreeSet<Timestamp>>;
 
 /// Every birth that was recorded.
@@ -72,7 +72,7 @@ impl<'a> Copying<'a> {
         copies || takes_down && BEGINNING.contains(&sample.syscall)
     }
 
-    /// How long those threads were in that (ns, by samples).
+    /// Time of those threads in these functions (ns, by samples).
     pub fn of_threads(&self, ledger: &Ledger, which: impl Fn(ThreadId) -> bool) -> f64 {
         let of_thread = |id: ThreadId, running_ns: u64| {
             let samples = super::samples_of(self.trace, id);

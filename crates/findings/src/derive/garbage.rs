@@ -42,7 +42,7 @@ impl Garbage {
     }
 }
 
-/// One of these functions.
+/// A function that allocates.
 #[derive(Clone, Debug)]
 pub struct Site {
     /// Function name.

@@ -19,7 +19,7 @@ use words::{Counts, Generation};
 
 /// Spans with less between them are one pause to the program (ns): it gets nothing done there.
 const GAP_NS: u64 = 2_000;
-/// Pauses that are shown one by one.
+/// Maximum number of pauses reported individually.
 const SLOWEST_MAX: usize = 16;
 /// Percentiles of the pause lengths in the full table.
 pub const PERCENTILES: [f64; 12] = [10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0, 99.9];
@@ -41,9 +41,9 @@ pub struct Gc {
     pub major: u64,
     /// Number of stop-the-world pauses that were recorded completely, from the request to the end.
     pub stops: u64,
-    /// How long they lasted in all (ns).
+    /// Total length of these pauses (ns).
     pub stopped_ns: u64,
-    /// Pauses as the program felt them.
+    /// Pauses of the program's threads.
     pub pauses: Pauses,
     /// The longest of them.
     pub slowest: Vec<Pause>,
@@ -74,7 +74,7 @@ pub struct GcTimes {
 }
 
 impl GcTimes {
-    /// All of it but the retry loop: what the spans cover (ns).
+    /// Time covered by spans: everything except retry loops (ns).
     pub fn told_ns(&self) -> u64 {
         self.work_ns + self.wait_running_ns + self.wait_blocked_ns + self.queue_ns + self.other_ns
     }
@@ -119,7 +119,8 @@ pub struct LaneGc {
     pub threads: Vec<ThreadId>,
     /// Times of the threads that run the program's code.
     pub times: GcTimes,
-    /// The same of a thread that answers for the lane while it is blocked in a call: no code of the program waits.
+    /// Times of a thread that answers for the lane while its main thread is blocked in a call. No code of the
+    /// program waits.
     pub answered: GcTimes,
     /// Collections of the young generation that it took part in.
     pub minor: u64,
@@ -139,9 +140,9 @@ pub struct LaneGc {
 /// Pauses, counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pauses {
-    /// How many.
+    /// Number of pauses.
     pub count: u64,
-    /// All of them (ns).
+    /// Total length (ns).
     pub total_ns: u64,
     /// Mean pause (ns).
     pub mean_ns: u64,
@@ -155,9 +156,9 @@ pub struct Pauses {
     pub p999_ns: u64,
     /// The longest (ns).
     pub max_ns: u64,
-    /// At each of [`PERCENTILES`] (ns).
+    /// Length at each of [`PERCENTILES`] (ns).
     pub at_ns: [u64; PERCENTILES.len()],
-    /// How many are shorter than each of [`BINS_NS`], and not in a bin before.
+    /// Number of pauses in each bin of [`BINS_NS`].
     pub bins: [u64; BINS_NS.len()],
 }
 
@@ -195,13 +196,13 @@ pub struct Pause {
     pub thread: ThreadId,
     /// Row of [`Trace::lanes`].
     pub lane: u32,
-    /// From when.
+    /// Start.
     pub start: Timestamp,
-    /// To when.
+    /// End.
     pub end: Timestamp,
     /// Name of the phase that took most of it.
     pub mostly: String,
-    /// How long that one took (ns).
+    /// Time of that one (ns).
     pub mostly_ns: u64,
     /// Time of it that the thread ran (ns).
     pub ran_ns: u64,
@@ -433,8 +434,8 @@ fn phase_at(phases: &[Phase], at: Timestamp) -> Option<&Phase> {
     behind.checked_sub(1).and_then(|place| phases.get(place)).filter(|phase| at < phase.end)
 }
 
-/// Collections, each counted once: of the young generation, and of the old one. Where several threads take part, the
-/// one that led it counts.
+/// Number of collections of the young and the old generation, each counted once. If several threads take
+/// part, the leader's span counts.
 fn collections(trace: &Trace) -> (u64, u64) {
     let (mut young, mut old) = (0, 0);
     let mut leads_until: Option<(ThreadId, Timestamp)> = None;

@@ -22,7 +22,7 @@ use super::roles::Roles;
 use crate::charge::Charge;
 use crate::descriptors::{Rule, Runtime};
 
-/// Fewer waits may be handed on by chance.
+/// Minimum number of waits. Fewer may be chance.
 const WAITS_MIN: usize = 20;
 /// Two threads that wait for each other are a pair, whatever they hand on.
 const MEMBERS_MIN: usize = 3;
@@ -218,7 +218,7 @@ fn charge(trace: &Trace, takings: &[Taking]) -> Charge {
     })
 }
 
-/// Many give, each to different ones, and to one at a time.
+/// Whether many threads return items, each to different threads, and to one at a time.
 fn is_by_turns(takings: &[Taking]) -> bool {
     let mut by_waker: BTreeMap<ThreadId, Vec<(Timestamp, ThreadId)>> = BTreeMap::new();
     for one in takings {
@@ -236,7 +236,7 @@ fn is_by_turns(takings: &[Taking]) -> bool {
         && most as f64 <= ONE_GIVER_MAX * takings.len() as f64
 }
 
-/// How many of a group do not wait while others of it do.
+/// Number of a group's threads that do not wait while others do.
 #[derive(Default)]
 struct Crowd {
     /// Times in which at least one thread waits, in time order.
@@ -285,7 +285,7 @@ impl Crowd {
         near.map(|(start, end)| (*end).min(to).since((*start).max(from)).0).sum()
     }
 
-    /// How many do not wait for most of the time, and for which part of it (0 to 1).
+    /// Most frequent number of threads that do not wait, and its share of the time (0 to 1).
     fn most_common(&self) -> (u64, f64) {
         let most = self.busy.iter().max_by_key(|(_, ns)| **ns);
         most.map_or((0, 0.0), |(busy, ns)| (*busy, *ns as f64 / self.waited_ns.max(1) as f64))

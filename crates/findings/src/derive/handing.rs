@@ -1,4 +1,4 @@
-//! How much of what threads run is nothing but waking each other and going to sleep. It judges nothing.
+//! Share of the running time that threads spend only on waking each other and going to sleep.
 
 use std::collections::BTreeSet;
 
@@ -17,9 +17,9 @@ const MOSTLY: f64 = 0.5;
 /// Running time that threads spend on handing work to each other.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Handing {
-    /// In calls by which they wake each other and go to sleep, and asking again and again whether they need to (ns, sampled).
+    /// Time in calls to wake each other and to sleep, and in polling for the need to do so (ns, sampled).
     pub handing_ns: u64,
-    /// All that they run (ns).
+    /// Total running time (ns).
     pub running_ns: u64,
 }
 

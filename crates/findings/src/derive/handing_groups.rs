@@ -14,7 +14,8 @@ pub const ROUNDS_MIN: u64 = 100;
 /// Minimum share of each member's waits for work that other members end.
 const PARTNERS_SHARE_MIN: f64 = 0.5;
 
-/// Where one is woken this much less often than it wakes, it feeds the others, and does not wait for each answer: ...
+/// Minimum ratio of a member's wakeups in both directions. Below it, the thread feeds the others without
+/// waiting for each response: ...
 const EVEN_MIN: f64 = 0.5;
 /// ... unless its ratio is at least this, and it waits as long for the others as they wait for it.
 const SELDOM_MIN: f64 = 0.2;
@@ -136,7 +137,7 @@ fn connected(edges: &[Handover]) -> Vec<Group> {
     groups.into_values().collect()
 }
 
-/// The first of those who are known to reach a member. Each one passed on the way is led more directly from then on.
+/// Leader of a member's group. Shortens the path of each thread on the way.
 fn leader_of(leader: &mut BTreeMap<ThreadId, ThreadId>, member: ThreadId) -> ThreadId {
     let mut at = member;
     while leader[&at] != at {

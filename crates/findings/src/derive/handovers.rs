@@ -11,20 +11,20 @@ use super::class::Class;
 use super::parallel;
 use super::roles::Roles;
 
-/// All that one thread handed to another.
+/// Handovers from one thread to another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Handover {
     /// The waking thread.
     pub waker: ThreadId,
     /// The woken thread.
     pub wakee: ThreadId,
-    /// How often.
+    /// Number of handovers.
     pub count: u64,
-    /// How long the wakee had waited (ns).
+    /// Wait time of the wakee (ns).
     pub wait_ns: u64,
     /// From the wakeup until the wakee ran (ns).
     pub late_ns: u64,
-    /// How long the wakee then ran until it blocked again (ns).
+    /// Running time of the wakee until it blocked again (ns).
     pub run_ns: u64,
     /// Why the wakee waited, the last time.
     pub reason: WaitReason,
@@ -42,8 +42,8 @@ pub fn derive(trace: &Trace, roles: &Roles) -> Vec<Handover> {
     all
 }
 
-/// The wakeup by which another thread of the program handed work to a thread that waited for some.
-/// `near` is as in [`Trace::ended_by_near`].
+/// Wakeup by another thread of the program that ended a wait for work. `near` is as in
+/// [`Trace::ended_by_near`].
 pub fn handed<'a>(
     (trace, roles): (&'a Trace, &Roles),
     slice: &Slice,
@@ -52,7 +52,7 @@ pub fn handed<'a>(
     if is_for_work((trace, roles), slice) { ended_by_own(trace, slice, near) } else { None }
 }
 
-/// The wakeup by which another thread of the program ended a wait. `near` is as in [`Trace::ended_by_near`].
+/// Wakeup by another thread of the program that ended a wait. `near` is as in [`Trace::ended_by_near`].
 pub fn ended_by_own<'a>(trace: &'a Trace, slice: &Slice, near: &mut usize) -> Option<&'a Wakeup> {
     if slice.state != ThreadState::Blocked {
         return None;

@@ -50,7 +50,7 @@ impl Counts {
     }
 }
 
-/// All of it.
+/// Hardware counts of a recording.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Hardware {
     /// The counters, by perf's names.

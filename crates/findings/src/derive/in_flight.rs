@@ -14,9 +14,9 @@ use holdup_events::{ProcessId, ThreadId, Timestamp, Trace, WaitReason};
 
 use super::syscall_names::polls_few;
 
-/// A question that was answered to a thread that polls.
+/// A request whose response woke a polling thread.
 pub(super) struct Answered {
-    /// When it was asked, and when the answer came.
+    /// Time of the request and of the response.
     pub span: (Timestamp, Timestamp),
     /// Thread that sent the response.
     pub peer: ThreadId,
@@ -56,7 +56,7 @@ const FEW: u64 = 8;
 /// Minimum share of the peer's messages that are responses, for requests to be known one by one.
 const ANSWERS_MIN: f64 = 0.75;
 
-/// All that passed between programs.
+/// All messages between programs.
 pub(super) fn messages(trace: &Trace) -> Messages {
     let mut pairs = Messages::new();
     for to in trace.target_threads() {

@@ -40,7 +40,7 @@ pub struct Interpreted {
     pub error_ns: u64,
     /// Share of the useful running time (0 to 1).
     pub share: f64,
-    /// When its first and its last sample are.
+    /// Times of its first and its last sample.
     pub seen: (Timestamp, Timestamp),
 }
 
@@ -121,7 +121,7 @@ impl Executable {
         Executable(of)
     }
 
-    /// A process of which no mapping is known may have code anywhere.
+    /// Whether the process may have code at the address. Always true without known mappings.
     fn has(&self, process: ProcessId, address: u64) -> bool {
         self.0
             .get(&process)

@@ -21,7 +21,7 @@ const ANSWERS_MIN: f64 = 0.25;
 /// Messages that one program delayed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeptBack {
-    /// How often.
+    /// Number of delays.
     pub times: u64,
     /// For how long, in all peers (ns).
     pub ns: u64,
@@ -33,7 +33,7 @@ pub struct KeptBack {
     pub from: ProcessId,
 }
 
-/// The program that kept most back, of those whose waits for a clock are charged.
+/// The program with the longest delays, among those with charged timer waits.
 pub fn derive(trace: &Trace, charge: &Charge) -> Option<KeptBack> {
     let spoken = Spoken::new(trace);
     let ends = ends(trace, charge);
@@ -59,7 +59,7 @@ pub fn derive(trace: &Trace, charge: &Charge) -> Option<KeptBack> {
     })
 }
 
-/// When the charged waits of each program end, in order.
+/// End times of each program's charged waits, ascending.
 fn ends(trace: &Trace, charge: &Charge) -> BTreeMap<ProcessId, Vec<Timestamp>> {
     let mut ends: BTreeMap<ProcessId, Vec<Timestamp>> = BTreeMap::new();
     for slice in charge.slices(trace) {
@@ -69,7 +69,7 @@ fn ends(trace: &Trace, charge: &Charge) -> BTreeMap<ProcessId, Vec<Timestamp>> {
     ends
 }
 
-/// How long `from` kept something back from `to` (ns), each time.
+/// Each delay of a message from `from` to `to` (ns).
 fn pauses_of(
     trace: &Trace,
     (from, to): (ProcessId, ProcessId),

@@ -8,7 +8,7 @@ use super::roles::Roles;
 use super::stacks::folding::matches;
 use crate::descriptors::{KnownWork, Runtime, plain_name};
 
-/// Kinds of it, and the stacks that were asked for.
+/// Kinds of code, and a cache by stack.
 pub struct KnownStacks<'a> {
     trace: &'a Trace,
     roles: &'a Roles,

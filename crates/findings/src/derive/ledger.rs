@@ -25,8 +25,8 @@ pub struct Ledger {
     pub total_ns: u64,
     /// Total of all target threads.
     pub classes: ByClass,
-    /// Half the width of the 95 % interval (ns) of each class, as in [`Class::ON_CPU`], whose split is sampled.
-    /// All the running time if `split_known` is false.
+    /// Half the width of the 95 % confidence interval of each class of [`Class::ON_CPU`], whose split is
+    /// sampled (ns). All the running time if `split_known` is false.
     pub split_error_ns: Parts,
     /// There are samples. Without any, all running time is counted as useful and kernel time is
     /// absent, not zero.
@@ -63,11 +63,11 @@ pub struct ThreadLedger {
     pub classes: ByClass,
     /// As in [`Ledger::run_queue`].
     pub run_queue: RunQueueSplit,
-    /// How often it was switched out because it blocked.
+    /// Number of times the thread was switched out because it blocked.
     pub blocked: u64,
-    /// How often another thread took its CPU.
+    /// Number of times the thread was preempted.
     pub preempted: u64,
-    /// How often it came back on another CPU.
+    /// Number of times the thread resumed on another CPU.
     pub migrations: u64,
 }
 

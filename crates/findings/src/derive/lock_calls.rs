@@ -26,7 +26,7 @@ pub struct LockCalls<'a> {
     code: Vec<Option<Calls>>,
     /// By place: how many waits on futexes began or ended there, and how many of them for each lock.
     places: BTreeMap<FrameId, Counts>,
-    /// The same of all places.
+    /// The same for all places.
     all: Counts,
     /// Cost of the locks' cache lines.
     lines: LockLines,

@@ -40,7 +40,7 @@ pub(super) struct LockClasses {
 /// Rule and class found on a stack.
 type Told = Option<(RuleId, Option<String>)>;
 
-/// With how long they were waited (ns), by word and stack.
+/// Wait time (ns), by word and stack.
 type Waits = HashMap<(WaitId, StackId), (Told, u64)>;
 
 impl LockClasses {

@@ -36,9 +36,9 @@ pub enum Holding {
 /// A time range in which a holder had one activity while other threads waited.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stretch {
-    /// From when.
+    /// Start.
     pub from: Timestamp,
-    /// To when.
+    /// End.
     pub to: Timestamp,
     /// Holder of the lock.
     pub holder: ThreadId,
@@ -61,7 +61,7 @@ pub struct LockHolding {
     pub waiting_ns: u64,
     /// Time in which at least one thread waited (ns of wall time).
     pub contended_ns: u64,
-    /// How often it was released to a waiter.
+    /// Number of releases to a waiter.
     pub releases: u64,
     /// Releases after which the woken waiter was the next to release the lock. No other thread acquired it in
     /// between.
@@ -98,7 +98,7 @@ impl LockHolding {
         self.calls_ns.get(&syscall).copied().unwrap_or(0)
     }
 
-    /// The holders in stretches that `matches`, by what others waited (ns), the most first.
+    /// Holders in ranges that `matches` accepts, with the other threads' wait time (ns), largest first.
     pub fn holders_while(&self, matches: impl Fn(Holding) -> bool) -> Vec<(ThreadId, u64)> {
         let mut sums: BTreeMap<ThreadId, u64> = BTreeMap::new();
         for one in self.stretches.iter().filter(|one| matches(one.holding)) {
@@ -110,7 +110,7 @@ impl LockHolding {
     }
 }
 
-/// How long, of that stretch, its CPU ran no other thread of the program (ns).
+/// Part of the range in which its CPU ran no other thread of the program (ns).
 fn without_others(timelines: &Timelines, one: &Stretch) -> u64 {
     let whole = one.to.since(one.from).0;
     let ran = timelines.of(one.cpu).map_or(0, |timeline| timeline.ran(one.from, one.to, &mut 0).0);
@@ -176,7 +176,8 @@ fn derive(
     })
 }
 
-/// The waits for the lock of which at least `share_min` was in stretches that `matches`, and what holders did there.
+/// Waits for the lock with at least the share `share_min` in ranges that `matches` accepts, and the holders'
+/// slices there.
 pub fn charge(
     (trace, roles): (&Trace, &Roles),
     (locks, holding): (&LockIndex, &LockHolding),
@@ -212,7 +213,7 @@ pub struct Charged {
 }
 
 impl Charged {
-    /// All of it.
+    /// Union of both.
     pub fn both(self, trace: &Trace) -> Charge {
         self.waits.and(trace, &self.held)
     }
@@ -275,7 +276,7 @@ fn waits_of(
     all
 }
 
-/// When threads were sampled in syscalls.
+/// Samples in syscalls.
 struct KernelSamples {
     /// By thread, in time order.
     at: BTreeMap<ThreadId, Vec<(Timestamp, i32)>>,
@@ -324,7 +325,7 @@ impl KernelCursors<'_> {
     }
 }
 
-/// How many wait, over time.
+/// Number of waiters over time.
 struct Waiting {
     starts: Vec<Timestamp>,
     ends: Vec<Timestamp>,

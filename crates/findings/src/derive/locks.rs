@@ -17,7 +17,7 @@ use super::roles::Roles;
 use super::syscall_names::FUTEX;
 use crate::descriptors::{Rule, RuleId};
 
-/// One lock (a futex word of one process or of several that share its memory, or a file's lock).
+/// A lock: a futex word of one process, or of several that share its memory, or a file lock.
 #[derive(Clone, Debug, Default)]
 pub struct LockUse {
     /// Name for people: a symbol, else mapping + offset, else the address.
@@ -43,21 +43,21 @@ pub struct LockUse {
     pub p99_ns: u64,
     /// Longest wait (ns).
     pub max_ns: u64,
-    /// Waits that gave up: the time-out that the waiter had asked for ended them.
+    /// Waits that timed out.
     pub timed_out: u64,
-    /// How many threads waited.
+    /// Number of waiting threads.
     pub waiters: u32,
     /// Threads that released the lock to waiters, most often first, at most 8: (thread, times).
     pub releasers: Vec<(ThreadId, u64)>,
-    /// The functions that waited (outermost name that is not libc's), with their wait (ns, scaled by
-    /// `stack_every`), most first, at most 5.
+    /// Waiting functions (outermost function that is not libc's), with their wait time (ns, scaled by
+    /// `stack_every`). Largest first, at most 5.
     pub waiting_at: Vec<(String, u64)>,
     /// Wait time of other threads by holder (ns), longest first. `None` if unknown. Sums to `wait_ns`.
     pub held_by: Vec<(Option<ThreadId>, u64)>,
     /// Wait time by the end of the chain of holders (ns), largest first: the holder running, runnable, or
     /// blocked itself. Sums to `wait_ns`.
     pub ends: Vec<(End, u64)>,
-    /// The functions in which those at the end of the chain ran (ns of waiting, divided by samples), most first.
+    /// Functions in which the end of the chain ran (ns of wait time, divided by samples), largest first.
     pub held_in: Vec<(String, u64)>,
 }
 
@@ -169,7 +169,7 @@ impl LockIndex {
     }
 }
 
-/// A word of a futex (bytes).
+/// Size of a futex word (bytes).
 const WORD: u64 = 4;
 
 /// Joins the words of one lock on which readers and writers wait separately. A descriptor may define their
@@ -182,7 +182,7 @@ fn join_words(roles: &Roles, found: &mut [Option<(Key, Option<RuleId>)>]) {
         let rule = rule.and_then(|rule| roles.descriptors.rule(rule));
         rule.map_or(0, |(_, rule)| rule.lock_bytes).min(FIRST_PAGE)
     };
-    // Each run of words that lie so close begins with the lowest.
+    // A group of adjacent words is identified by the lowest one.
     let mut wide: BTreeMap<(ProcessId, u64), u64> = BTreeMap::new();
     for (key, rule) in found.iter().flatten().filter(|(_, rule)| bytes(rule) > 0) {
         wide.insert((key.0, key.2), bytes(rule));
@@ -298,7 +298,7 @@ pub fn derive(trace: &Trace) -> Vec<LockUse> {
     derive_with(trace, &Roles::built_in(trace))
 }
 
-/// The same, given what the runtimes' code is for.
+/// The same with given roles.
 pub fn derive_with(trace: &Trace, roles: &Roles) -> Vec<LockUse> {
     let index = LockIndex::new(trace, roles);
     if index.locks.is_empty() {
@@ -471,7 +471,7 @@ fn symbolic_runtime_name(rule: &Rule, symbol: Option<&str>, class: &str) -> Stri
     }
 }
 
-/// The rule by which a runtime gives the lock a name.
+/// Rule that names a runtime's lock.
 fn runtime_rule<'a>(roles: &'a Roles, lock: &LockUse) -> Option<&'a Rule> {
     let (_, rule) = roles.descriptors.rule(lock.rule?)?;
     (!rule.lock.is_empty()).then_some(rule)
@@ -527,7 +527,7 @@ fn is_waited(trace: &Trace, roles: &Roles, slice: &Slice) -> bool {
     matches!(roles.class_of_wait(trace, slice), Class::LockWait | Class::FaultWait)
 }
 
-/// The thread that let go of the lock: it woke the waiter, and, of a futex, did so by that very futex.
+/// Thread that released the lock: it woke the waiter, for a futex through the same futex.
 fn releaser(trace: &Trace, (slice, near): (&Slice, &mut usize), lock: u64) -> Option<ThreadId> {
     let wakeup = trace.ended_by_near(slice, near)?;
     let wait = trace.wait(slice.wait);

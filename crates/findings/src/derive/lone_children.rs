@@ -1,4 +1,4 @@
-//! Processes that have several children at a time, and the stretches in which only one of these is there. It judges nothing.
+//! Processes with several children at a time, and the times in which only one child is alive.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use super::parallel;
 /// A process whose children overlap in time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Job {
-    /// Which.
+    /// The parent.
     pub parent: ProcessId,
     /// Children that lived in the recording.
     pub children: u64,
@@ -24,12 +24,12 @@ pub struct Job {
     pub steps: Vec<Step>,
 }
 
-/// A child while no other one is there.
+/// A child, and the times in which no other child of its parent was alive.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Step {
-    /// Which.
+    /// The child.
     pub child: ProcessId,
-    /// When that was.
+    /// Times in which it was alone.
     pub alone: Cover,
     /// Time in which threads of the program were running or runnable during it (ns, summed over threads).
     pub active_ns: u64,

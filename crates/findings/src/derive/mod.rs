@@ -98,7 +98,7 @@ pub mod zoom;
 use holdup_events::tables::SampleRow;
 use holdup_events::{ThreadId, Trace};
 
-/// Whether a thread is its process's first: the one that a program begins with.
+/// Whether a thread is its process's main thread.
 pub(crate) fn is_first_thread(trace: &Trace, thread: ThreadId) -> bool {
     let thread = trace.threads.get(thread.index());
     thread.is_some_and(|thread| {

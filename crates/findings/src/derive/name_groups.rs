@@ -1,4 +1,5 @@
-//! Groups of threads whose names differ in numbers only: the workers of a pool, say. A program with hundreds of threads is read by these.
+//! Groups of threads whose names differ only in numbers, such as the workers of a pool. A program with
+//! hundreds of threads is reported by groups.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +17,7 @@ pub struct NameGroup {
     pub threads: u64,
     /// Sum of their lives (ns). Equals the sum of `classes`.
     pub life_ns: u64,
-    /// Of all of them together.
+    /// Total by class of all threads in the group (ns).
     pub classes: ByClass,
     /// Running time of the thread that ran longest (ns).
     pub most_running_ns: u64,

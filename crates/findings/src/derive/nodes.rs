@@ -9,7 +9,7 @@ use holdup_events::{CpuId, ThreadId, Trace};
 use super::cpus::CpuUse;
 use super::parallel;
 
-/// How far two CPUs are from each other.
+/// Distance of two CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Distance {
     /// Hardware threads of one core: they share all caches.
@@ -22,7 +22,7 @@ pub enum Distance {
     Unknown,
 }
 
-/// How far `from` is from `to`.
+/// Distance of `to` from `from`.
 pub fn distance(host: &Host, from: CpuId, to: CpuId) -> Distance {
     let (Some(from), Some(to)) = (host.place(from), host.place(to)) else { return Distance::Unknown };
     if from.node != to.node {
@@ -34,7 +34,7 @@ pub fn distance(host: &Host, from: CpuId, to: CpuId) -> Distance {
     }
 }
 
-/// How often threads of the program went on running on another CPU, by its distance from the one before.
+/// Number of migrations of the program's threads, by distance of the CPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moves {
     /// To another hardware thread of the core.
@@ -43,7 +43,7 @@ pub struct Moves {
     pub same_node: u64,
     /// To another node.
     pub other_node: u64,
-    /// To a CPU, or from one, whose place was not recorded.
+    /// To or from a CPU without a recorded node.
     pub unknown: u64,
 }
 
@@ -65,7 +65,7 @@ impl Moves {
         self.unknown += other.unknown;
     }
 
-    /// All of them.
+    /// Total number.
     pub fn total(self) -> u64 {
         self.same_core + self.same_node + self.other_node + self.unknown
     }

@@ -25,7 +25,7 @@ pub struct Occupancy {
     pub cpus: u32,
     /// The locks, as [`Occupancy::locks_stall`] numbers them.
     pub locks: LockIndex,
-    /// Of each lock.
+    /// Cost of the waits for each lock.
     pub locks_stall: Vec<Stall>,
     /// Waits for the disk.
     pub io: Stall,
@@ -95,7 +95,7 @@ pub struct Serial {
     /// For each such thread: all the time, and that during which another waited to join one or at a
     /// barrier (ns).
     pub by_thread: BTreeMap<ThreadId, (u64, u64)>,
-    /// How often it was another thread than before.
+    /// Number of changes to another thread.
     pub turns: u64,
     /// Samples in that time by stack.
     pub samples: BTreeMap<(ThreadId, StackId), u64>,
@@ -114,7 +114,7 @@ impl Serial {
         most.map(|(id, (ns, _))| (*id, *ns))
     }
 
-    /// Most of the time in which one thread worked alone it was this one.
+    /// Whether the thread accounts for more than half of the serial time.
     pub fn is_mostly(&self, thread: ThreadId) -> bool {
         let all: u64 = self.by_thread.values().map(|(ns, _)| ns).sum();
         self.by_thread.get(&thread).is_some_and(|(ns, _)| 2 * ns > all)
@@ -125,7 +125,7 @@ impl Serial {
 /// long recording.
 const SERIAL_STEPS: u64 = 1 << 12;
 
-/// How many of the longest serial stretches are kept.
+/// Maximum number of longest serial ranges to keep.
 const LONGEST_MAX: usize = 10;
 
 /// Steps of [`Parallelism::over_time`].
@@ -338,7 +338,7 @@ impl<'a> Window<'a> {
         let saved = |more: u32| ns * f64::from(more) / (runs + f64::from(more));
         let chance = |more: f64, waiting: u32| ns * more / f64::from(waiting);
         if free > 0 {
-            // With the idle CPUs taken, the others give their part.
+            // After the idle CPUs are taken, the other CPUs give their fair share.
             let room = |waiting: u32| {
                 let beside = waiting.min(idle);
                 let shared = (waiting - beside).min(free - idle);
@@ -368,8 +368,9 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// The one thread that wants to run while others wait for threads and a CPU does nothing for the program, and
-    /// whether one joins. A thread that waits for a CPU while others have all of them is not what others are slow for.
+    /// The only running or runnable thread while others wait for threads and a CPU does nothing for the
+    /// program, and whether one of them joins. A runnable thread does not count while other programs occupy
+    /// all CPUs, because the delay is not its fault.
     fn alone(&self) -> Option<(ThreadId, bool)> {
         let wanting = self.runs + self.queues + self.throttled;
         let idle = self.cpus.saturating_sub(self.runs + self.foreign) > 0;

@@ -44,7 +44,7 @@ impl SampleClasses {
         }
     }
 
-    /// How it waits there.
+    /// Kind of spin loop of a sample.
     pub fn spin(&self, sample: &SampleRow) -> FrameSpin {
         if sample.in_kernel {
             // A thread that calls sched_yield in a loop polls for other threads.

@@ -39,7 +39,7 @@ impl OwnFrames {
         OwnFrames { stands_for, machines: standard_libraries::frames(trace), packages }
     }
 
-    /// The same as [`OwnFrames::nearest`], but a package's only where there is nothing else.
+    /// The same as [`OwnFrames::nearest`], but a package's function only if there is no other.
     fn nearest_asked<Ids: Iterator<Item = FrameId>>(&self, stack: impl Fn() -> Ids) -> Option<FrameId> {
         let is_package = |id: &FrameId| self.packages.get(id.index()).copied().unwrap_or(false);
         let own =
@@ -81,7 +81,7 @@ pub struct Places<'a> {
 }
 
 impl<'a> Places<'a> {
-    /// With nothing remembered yet.
+    /// An empty cache.
     pub fn new(trace: &'a Trace, own: &'a OwnFrames) -> Places<'a> {
         Places { trace, own, of_stack: HashMap::new() }
     }
@@ -172,7 +172,8 @@ const PLUMBING_FILES: [&str; 9] = [
 ];
 /// Sources of standard libraries: their inlined functions are in the program's own file.
 const PLUMBING_SOURCES: [&str; 3] = ["/rustc/", "/rust/deps/", "/usr/include/"];
-/// The same, linked into the program, and OCaml's runtime in C with what calls it to wait.
+/// The same functions linked into the program. Also OCaml's runtime in C, with the functions through which it
+/// waits.
 const PLUMBING_FUNCTIONS: [&str; 15] = [
     "std::",
     "core::",
@@ -194,8 +195,8 @@ const PLUMBING_FUNCTIONS: [&str; 15] = [
 /// Java's own library.
 const JAVA_LIBRARY: [&str; 4] = ["java.", "javax.", "jdk.", "sun."];
 
-/// Code that Java's virtual machine generates for itself. From JDK 24 on many names begin with `C1 Runtime`, `C2 Runtime`
-/// or `Shared Runtime` (src/hotspot/share/runtime/stubInfo.cpp and its precursors).
+/// Code that the Java virtual machine generates for itself. From JDK 24 on many names begin with `C1
+/// Runtime`, `C2 Runtime` or `Shared Runtime` (src/hotspot/share/runtime/stubInfo.cpp and its predecessors).
 const MACHINE_STUBS: [&str; 20] = [
     "C1 Runtime ",
     "C2 Runtime ",

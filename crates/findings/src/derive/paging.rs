@@ -13,7 +13,7 @@ use super::samples_of;
 use super::split::share_error;
 use super::timelines::Timelines;
 
-/// All of it.
+/// Page faults and shootdowns of a recording.
 #[derive(Clone, Debug, Default)]
 pub struct Paging {
     /// The kernel's counts were recorded.
@@ -47,25 +47,25 @@ pub struct Counts {
     pub minor: u64,
     /// Page faults for which a disk was read.
     pub major: u64,
-    /// How often it had other CPUs forget translations.
+    /// Number of shootdowns sent.
     pub sent: u64,
-    /// How often it was interrupted to forget some.
+    /// Number of shootdown interrupts received.
     pub interrupts: u64,
     /// Time in these interrupts' handlers (ns), without the CPU's interrupt entry and exit.
     pub interrupt_ns: u64,
     /// Stretches of its process's pages that became huge ones.
     pub huge_pages: u64,
-    /// How often it took memory back itself before it got more: at the limit of its memory cgroup, and since the machine's was full.
+    /// Number of direct reclaims at the limit of the memory cgroup.
     pub limit_reclaims: u64,
-    /// How long (ns), waits and all.
+    /// Total time of these (ns), including waits.
     pub limit_reclaim_ns: u64,
-    /// The same where the machine's memory was full.
+    /// Number of direct reclaims because the machine's memory was full.
     pub direct_reclaims: u64,
-    /// How long (ns), waits and all.
+    /// Total time of these (ns), including waits.
     pub direct_reclaim_ns: u64,
-    /// How often it waited for its address space's lock.
+    /// Number of waits for the address space's lock (`mmap_lock`).
     pub lock_waits: u64,
-    /// How long (ns).
+    /// Total time of these (ns).
     pub lock_wait_ns: u64,
 }
 
@@ -75,7 +75,7 @@ impl Counts {
         self.minor + self.major
     }
 
-    /// How long it took memory back itself (ns), waits and all.
+    /// Total time of direct reclaim (ns), including waits.
     pub fn reclaim_ns(&self) -> u64 {
         self.limit_reclaim_ns + self.direct_reclaim_ns
     }
@@ -149,7 +149,7 @@ const SEEN_MAX: usize = 10;
 
 /// The kernel's functions in which a CPU forgets translations: its own, or others', too.
 const FLUSHES: [&str; 3] = ["flush_tlb_mm_range", "arch_tlbbatch_flush", "flush_tlb_kernel_range"];
-/// Below these, those in which it asks others, and waits for them …
+/// Functions below these that send the request to other CPUs and wait for them …
 const ASKS: [&str; 2] = ["on_each_cpu_cond_mask", "smp_call_function_many_cond"];
 /// … and those that do both.
 const ASKING_FLUSHES: [&str; 4] =

@@ -8,7 +8,7 @@ use holdup_events::{ThreadId, Trace};
 /// More workers than this gain nothing: the tables' memory is the limit.
 const WORKERS_MAX: usize = 16;
 
-/// How many work at a time, where there is enough to do.
+/// Number of worker threads.
 pub fn workers() -> usize {
     std::thread::available_parallelism().map_or(1, |count| count.get()).min(WORKERS_MAX)
 }

@@ -1,4 +1,4 @@
-//! How many threads of the program ran, or wanted to, at once.
+//! Number of threads of the program that were running, or runnable, in parallel.
 
 use holdup_events::{Duration, Trace};
 

@@ -39,9 +39,9 @@ pub struct Peer {
     pub threads: usize,
     /// Connections that they waited at.
     pub connections: usize,
-    /// How often.
+    /// Number of waits.
     pub waits: u64,
-    /// How long in all (ns).
+    /// Total wait time (ns).
     pub ns: u64,
     /// The longest (ns).
     pub longest_ns: u64,
@@ -62,7 +62,7 @@ pub enum PeerKind {
 }
 
 impl PeerKind {
-    /// A word for it, kebab-case.
+    /// Stable name, kebab-case.
     pub fn name(self) -> &'static str {
         match self {
             PeerKind::Asked => "asked",

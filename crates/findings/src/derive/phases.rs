@@ -6,7 +6,7 @@ use holdup_events::{ThreadId, Timestamp, Trace};
 /// A stretch of time in which one span was the innermost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Phase {
-    /// From when.
+    /// Start.
     pub start: Timestamp,
     /// End of the phase. Not before the next phase, whose start is at least this.
     pub end: Timestamp,
@@ -23,7 +23,7 @@ pub fn is_collectors(kind: SpanKind) -> bool {
     !matches!(kind, SpanKind::User | SpanKind::Idle)
 }
 
-/// A lane of which less than this is matched to threads is not charged to any.
+/// Minimum share of a lane's events that must match a thread.
 const MATCHED_MIN: f64 = 0.9;
 
 /// Whether a lane's events are matched to its threads.
@@ -61,7 +61,7 @@ pub fn flat(trace: &Trace, spans: &[SpanRow]) -> Vec<Phase> {
             put(outer, at, span.start);
         }
         at = at.max(span.start);
-        // One that ends behind its outer one is cut: spans of a thread nest.
+        // A span that ends after its outer span is cut, because spans of a thread nest.
         let end = open.last().map_or(span.end, |outer| span.end.min(outer.end));
         open.push(SpanRow { end, ..*span });
     }
@@ -72,7 +72,7 @@ pub fn flat(trace: &Trace, spans: &[SpanRow]) -> Vec<Phase> {
     phases
 }
 
-/// The spans that are in no other, joined where less than `gap_ns` lies between: first to last.
+/// Outermost spans, merged if the gap is less than `gap_ns`: start and end.
 pub fn joined(spans: &[SpanRow], gap_ns: u64) -> Vec<(Timestamp, Timestamp)> {
     let mut all: Vec<(Timestamp, Timestamp)> = Vec::new();
     for span in spans {
@@ -123,7 +123,7 @@ mod tests {
         let expected =
             [(0, 10, 0), (10, 20, 1), (20, 30, 2), (30, 40, 1), (40, 50, 2), (50, 100, 0), (200, 210, 1)];
         assert_eq!(flat_of(&rows), expected);
-        // One that ends behind its outer one, and one without length.
+        // A span that ends after its outer one, and a span of length zero.
         assert_eq!(flat_of(&[(0, 10, 0), (5, 20, 1), (7, 7, 2)]), [(0, 5, 0), (5, 7, 1), (7, 10, 1)]);
         assert_eq!(flat_of(&[]), []);
     }

@@ -20,7 +20,7 @@ pub struct Regions {
     pub thread: ThreadId,
     /// Number of these waits, each ended by another thread of the process.
     pub joins: u64,
-    /// How long it lived (ns).
+    /// Length of its life (ns).
     pub life_ns: u64,
     /// Time of its life in which it waited for anything except CPUs and region ends (ns).
     pub elsewhere_ns: u64,
@@ -67,7 +67,7 @@ pub fn derive(trace: &Trace, roles: &Roles, ledger: &Ledger) -> Vec<Regions> {
     all
 }
 
-/// How often a thread waited until others of its process were done.
+/// Number of waits of a thread until other threads of its process had finished.
 fn joins(trace: &Trace, roles: &Roles, thread: ThreadId) -> u64 {
     let process = trace.threads[thread.index()].process;
     let is_join = |slice: &holdup_events::tables::Slice| {

@@ -52,7 +52,7 @@ struct Step {
 }
 
 impl Room {
-    /// Nothing known yet of a window that starts at `from`.
+    /// An empty window that starts at `from`.
     pub fn new(trace: &Trace, from: Timestamp) -> Room {
         let step = Duration(trace.wall().0.div_ceil(STEPS).max(1));
         let first = from.since(trace.start()).0 / step.0;
@@ -209,7 +209,7 @@ struct Places {
 }
 
 impl Places {
-    /// Where a slice begins and ends, in steps.
+    /// Start and end of a slice, in steps.
     #[inline]
     fn of(self, slice: &Range<Timestamp>) -> (f64, f64) {
         let place = |at: Timestamp| (at.since(self.start).0 as f64 * self.per_ns).min(self.end);
@@ -223,7 +223,7 @@ pub fn wall_of_running(parallelism: &Parallelism, running_ns: u64, ns: f64) -> f
     ns / running_ns.max(1) as f64 * any_ran as f64
 }
 
-/// The threads that `stall` credits, the most first.
+/// Threads in `stall`, largest time first.
 pub fn ranked(stall: &Stall) -> Vec<(ThreadId, f64)> {
     let mut threads: Vec<(ThreadId, f64)> = stall.by_thread.iter().map(|(id, ns)| (*id, *ns)).collect();
     threads.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));

@@ -66,7 +66,7 @@ impl RoundTrips {
                 || packs())
     }
 
-    /// How long threads of the asked process, and those who ask it, ran for that (ns, sampled).
+    /// Running time for these requests (ns, sampled): of the serving process's threads, and of the clients.
     pub fn ran_ns(&self, facts: (&Trace, &Roles), ledger: &Ledger) -> (u64, u64) {
         let mut samples: BTreeMap<ThreadId, (u64, u64)> = BTreeMap::new();
         for sample in facts.0.samples.iter().filter(|sample| self.threads.contains(&sample.thread)) {

@@ -25,7 +25,7 @@ pub struct RuntimeUse {
     pub fewer_collections: String,
     /// As in its descriptor.
     pub fewer_threads: String,
-    /// Processes of the program that have it.
+    /// Number of the program's processes that contain it.
     pub processes: u32,
     /// Activity by role, largest first.
     pub roles: Vec<RoleUse>,
@@ -38,7 +38,7 @@ pub struct RuntimeUse {
 /// One role that a runtime had.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RoleUse {
-    /// Which.
+    /// The role.
     pub role: Role,
     /// Display name: the lock's name, or the rule's own description. May be empty.
     pub what: String,
@@ -46,7 +46,7 @@ pub struct RoleUse {
     pub threads: u32,
     /// On-CPU samples.
     pub samples: u64,
-    /// How many of them were in the kernel, and so are not of the role's class.
+    /// Samples in the kernel, which do not count for the role's class.
     pub kernel_samples: u64,
     /// Running time (ns, sampled), including kernel time.
     pub running_ns: u64,
@@ -69,7 +69,7 @@ pub struct Telling {
     pub lanes: u64,
     /// Number of events.
     pub events: u64,
-    /// How many of them are matched to a thread.
+    /// Number of events that are matched to a thread.
     pub matched: u64,
     /// Number of spans.
     pub spans: u64,

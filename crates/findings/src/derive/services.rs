@@ -26,17 +26,17 @@ pub enum Service {
     Copy,
     /// Values are turned into text, or text into values.
     Format,
-    /// Values are packed to be handed on, or unpacked.
+    /// Serialization and deserialization of values.
     Encode,
     /// Connection setup: authentication and key exchange.
     Handshake,
     /// Memory is allocated or freed.
     Allocate,
-    /// The same, with the syscalls that allocators make.
+    /// Allocation, including the allocator's syscalls.
     AllocateByKernel,
     /// The kernel provides memory at its first access, or at the first access after its return.
     Fault,
-    /// The program gives memory back to the kernel.
+    /// The program returns memory to the kernel.
     Return,
 }
 
@@ -54,7 +54,7 @@ pub struct ServiceUse {
     /// Callers of the first function in `callers`, if it accounts for nearly all of the service. Function and
     /// time (ns), largest first.
     pub called_by: Vec<(String, u64)>,
-    /// In which functions of libraries or the kernel, by samples, the most first, at most [`CALLERS_MAX`].
+    /// Functions of libraries or the kernel, by samples, most samples first, at most [`CALLERS_MAX`].
     pub inside: Vec<(String, u64)>,
     /// Cost for the run.
     pub stall: Stall,
@@ -81,11 +81,11 @@ const SEEN_MAX: usize = 10;
 const BLOCK_NS_MAX: f64 = 1_000.0;
 /// Minimum distance of an allocator's blocks (bytes): malloc's alignment on 64-bit machines.
 const BLOCK_BYTES_MIN: f64 = 16.0;
-/// How the kernel's way into a page fault is called, on x86-64 and aarch64.
+/// Kernel functions at the entry of a page fault, on x86-64 and aarch64.
 const FAULT_ENTRIES: [&str; 5] =
     ["asm_exc_page_fault", "exc_page_fault", "handle_mm_fault", "do_user_addr_fault", "do_page_fault"];
 
-/// Calls that give memory back: x86-64's numbers of munmap, brk, mremap and madvise.
+/// Syscalls that return memory (x86-64): munmap, brk, mremap, madvise.
 const RETURNING: [i32; 4] = [11, 12, 25, 28];
 
 /// Derives all services that have samples.
@@ -236,7 +236,7 @@ struct Callers<'a> {
     known: HashMap<(StackId, Option<RuleId>), Called>,
 }
 
-/// The program's own function that asked for a service, and the next one above it.
+/// The program's function that called a service, and its own caller.
 type Called = (Option<FrameId>, Option<FrameId>);
 
 impl<'a> Callers<'a> {
@@ -346,7 +346,7 @@ fn most_by(mut times: Vec<Timestamp>) -> Timestamp {
     if times.is_empty() { Timestamp::default() } else { *times.select_nth_unstable(at).1 }
 }
 
-/// Sums by name, the most first.
+/// Sums by name, largest first.
 fn by_name(parts: impl Iterator<Item = (String, f64)>) -> Vec<(String, u64)> {
     let mut sums: BTreeMap<String, f64> = BTreeMap::new();
     for (name, ns) in parts {

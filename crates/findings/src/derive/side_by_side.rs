@@ -72,7 +72,7 @@ fn left_of_last(waits: &[(Timestamp, Timestamp)]) -> Vec<(f64, f64)> {
     points
 }
 
-/// A short time between two answers (ns).
+/// A low quantile of the times between two responses (ns).
 fn by_gaps(waits: &[(Timestamp, Timestamp)]) -> f64 {
     let mut ends: Vec<Timestamp> = waits.iter().map(|(_, to)| *to).collect();
     ends.sort_unstable();
@@ -120,7 +120,7 @@ mod tests {
     fn who_only_looked_does_not_make_the_others_wait_for_each_other() {
         let mut waits = asked(|at, _, ns| at + ns);
         let alone = exclusive_part(waits.clone());
-        // Some are woken for nothing just after they asked, while another has long to wait.
+        // Some threads are woken in vain just after a request, while another thread has a long wait.
         let looks: Vec<_> = waits.iter().step_by(4).map(|(from, _)| (*from, Timestamp(from.0 + 4))).collect();
         waits.extend(looks);
         let part = exclusive_part(waits);

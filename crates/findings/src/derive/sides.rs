@@ -30,7 +30,7 @@ impl Spoken {
     }
 }
 
-/// Which of two processes asks the other, if they speak over the network and that is sure.
+/// The client of two processes, if they exchange messages over the network and the side is certain.
 pub fn who_asks(trace: &Trace, (one, other): (ProcessId, ProcessId)) -> Option<ProcessId> {
     let Spoken { messages, sides } = Spoken::new(trace);
     messages.get(&(one.min(other), one.max(other)))?;
@@ -144,7 +144,7 @@ impl Sides {
     }
 }
 
-/// Processes that accept connections: they wait for questions, too.
+/// Processes that accept connections, and therefore also wait for requests.
 fn accepting(trace: &Trace) -> BTreeSet<ProcessId> {
     trace.waits.iter().filter(|wait| is_accept(wait.syscall)).map(|wait| wait.process).collect()
 }

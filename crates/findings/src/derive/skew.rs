@@ -27,7 +27,7 @@ pub struct Skew {
     pub peers: BTreeSet<ProcessId>,
     /// The process that all of them also exchange messages with.
     pub source: ProcessId,
-    /// From the service's first answer to its last (ns).
+    /// Time from the service's first response to its last (ns).
     pub span_ns: u64,
     /// Whether most of the responses certainly belong to requests.
     pub is_sure: bool,
@@ -37,26 +37,26 @@ pub struct Skew {
     pub slept: Charge,
 }
 
-/// One of them.
+/// One of the processes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Worker {
-    /// Which.
+    /// The process.
     pub process: ProcessId,
-    /// Answers that ended a wait of it.
+    /// Number of responses that ended a wait of the process.
     pub answers: u64,
-    /// How long it was at work from the service's first answer to its last (ns).
+    /// Time at work between the service's first and last response (ns).
     pub at_work_ns: u64,
-    /// How many answers it waited for at once, on average.
+    /// Mean number of responses awaited in parallel.
     pub at_once: f64,
 }
 
 impl Skew {
-    /// How long the busiest was at work (ns).
+    /// Maximum time at work (ns).
     pub fn longest_ns(&self) -> u64 {
         self.workers.iter().map(|one| one.at_work_ns).max().unwrap_or(0)
     }
 
-    /// How long all were at work on average (ns).
+    /// Mean time at work (ns).
     pub fn mean_ns(&self) -> u64 {
         self.workers.iter().map(|one| one.at_work_ns).sum::<u64>() / self.workers.len().max(1) as u64
     }
@@ -68,7 +68,7 @@ const WORKERS_MIN: usize = 3;
 /// work.
 const LATE_MAX: f64 = 0.1;
 
-/// Derives them, those first of which the busiest is at work for longest beyond the average.
+/// Derives all such groups, largest excess of the busiest process over the mean first.
 pub fn derive(trace: &Trace, holders: &Holders, (spoken, directions): &Heard) -> Vec<Skew> {
     let mut askers: BTreeMap<(ProcessId, &str, ProcessId), Askers> = BTreeMap::new();
     for ((process, peer), is_sure) in directions {
@@ -101,7 +101,7 @@ pub fn derive(trace: &Trace, holders: &Holders, (spoken, directions): &Heard) ->
 /// Clients of a service, with its responses.
 #[derive(Default)]
 struct Askers {
-    /// How many of the answers are surely such.
+    /// Number of responses that certainly belong to requests.
     sure: usize,
     /// The service's processes.
     peers: BTreeSet<ProcessId>,
@@ -109,14 +109,15 @@ struct Askers {
 }
 
 impl Askers {
-    /// From the first answer to the last.
+    /// From the first response to the last.
     fn span(&self) -> Option<Span> {
         let times = || self.answers.values().flatten().map(|message| message.at);
         times().min().zip(times().max())
     }
 }
 
-/// A service may have a process for each that asks: those of one name that only one asks are one.
+/// Merges services. A service may have a process for each client: like-named processes with a single client
+/// each count as one service.
 fn of_services<'a>(
     trace: &'a Trace,
     askers: BTreeMap<(ProcessId, &'a str, ProcessId), Askers>,

@@ -55,7 +55,8 @@ impl SocketSides {
         (wait.object_kind == ObjectKind::Socket).then(|| self.0.get(&wait.object).copied())?
     }
 
-    /// By two processes that speak with each other, the lower one first: which of them connected. None where each did.
+    /// By pair of processes (lower id first): the one that connected. Pairs in which each connected are left
+    /// out.
     pub(super) fn of_pairs(
         &self,
         trace: &Trace,

@@ -21,7 +21,7 @@ use super::split::share_error;
 use super::timelines::Timelines;
 use crate::descriptors::RuleId;
 
-/// One loop that waits: a place of one process, or what a runtime waits for in processes of one name.
+/// A spin loop: a place of one process, or one purpose of a runtime in like-named processes.
 #[derive(Clone, Debug, Default)]
 pub struct SpinUse {
     /// The function with the loop.
@@ -42,7 +42,7 @@ pub struct SpinUse {
     pub ns: u64,
     /// Half the width of its 95 % interval (ns).
     pub error_ns: u64,
-    /// The same by thread, the most first.
+    /// The same by thread, largest first.
     pub by_thread: Vec<(ThreadId, u64)>,
     /// Activity of the process's other threads at these times.
     pub meanwhile: Meanwhile,
@@ -141,7 +141,7 @@ pub fn derive(trace: &Trace, ledger: &Ledger, facts: &Facts) -> Vec<SpinUse> {
 #[derive(Default)]
 struct Loop {
     frame: Option<FrameId>,
-    /// How many samples at each place, and its caller's.
+    /// Number of samples at each place, with the caller's place.
     places: BTreeMap<(FrameId, Option<FrameId>), u64>,
     samples: Vec<(SampleRow, f64)>,
     how: FrameSpin,

@@ -12,7 +12,7 @@ use super::told::RAN;
 /// of a share is at most 17 percentage points (95 %).
 pub const SAMPLES_ENOUGH: u64 = 30;
 
-/// How many classes running time splits into.
+/// Number of classes into which running time is split.
 pub const PARTS: usize = Class::ON_CPU.len();
 
 /// The place of [`Class::Spin`] there.
@@ -79,7 +79,7 @@ struct Pool {
     program: Counts,
     /// Minimum number of samples for a thread or process to be split by its own samples.
     enough: u64,
-    /// Sum of squared errors of threads that speak for themselves (ns²), by class.
+    /// Sum of squared errors of threads that are split by their own samples (ns²), by class.
     variance: [f64; PARTS],
     /// Running time of the threads whose shares are borrowed (ns).
     borrowed_ns: u64,

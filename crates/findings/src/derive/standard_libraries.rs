@@ -125,7 +125,7 @@ pub fn is_a_machine(module: &str) -> bool {
     module.contains(COMPILED) || MACHINES.iter().any(|name| file.starts_with(name))
 }
 
-/// Libraries of interpreters whose functions are the only names that their programs have.
+/// Libraries of interpreters. Their functions are the only named functions of their programs.
 const INTERPRETERS: [&str; 4] = ["libruby", "libperl.", "libphp", "libR.so"];
 
 /// Whether that is the file of a machine, or an interpreter as a library: all that a program does is called from there.

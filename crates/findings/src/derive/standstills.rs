@@ -11,12 +11,12 @@ use super::cover::{Cover, Span, all_at_once};
 use super::roles::Roles;
 use crate::descriptors::{Role, Rule, Runtime};
 
-/// Of one pool.
+/// Starvation of one pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standstill {
-    /// All of its threads.
+    /// All threads of the pool.
     pub workers: Vec<ThreadId>,
-    /// When all of them waited and the program stood still, in time order.
+    /// Times in which all of them waited and the program did nothing, in time order.
     pub spans: Vec<Span>,
 }
 
@@ -64,7 +64,7 @@ fn pools(trace: &Trace, roles: &Roles) -> Vec<Vec<ThreadId>> {
     pools.into_values().collect()
 }
 
-/// A wait for another's result that a clock ended.
+/// Whether it is a wait for another task's result that timed out.
 pub fn timed_out(trace: &Trace, roles: &Roles, slice: &Slice) -> bool {
     slice.state == ThreadState::Blocked
         && roles.rule_of_wait(slice).is_some_and(|(_, rule)| rule.role == Role::JoinWait)

@@ -37,7 +37,7 @@ pub enum Doing {
     Elsewhere,
 }
 
-/// One thread begins to do something else.
+/// A change of one thread's activity.
 #[derive(Clone, Copy, Debug)]
 pub struct Change {
     /// When.
@@ -54,7 +54,7 @@ pub struct Change {
 pub trait Visitor: Send {
     /// A thread does something else from now on.
     fn change(&mut self, change: &Change);
-    /// Nothing changed in `start..end`, which is not empty.
+    /// Called for a non-empty range `start..end` without changes.
     fn interval(&mut self, start: Timestamp, end: Timestamp);
     /// The window ends.
     fn finish(&mut self, end: Timestamp);

@@ -44,7 +44,7 @@ pub const ACCEPT: [i32; 2] = [43, 288];
 /// `sched_yield(2)`.
 pub const SCHED_YIELD: i32 = 24;
 
-/// `io_uring_enter`: hands requests to a ring, and waits for answers there.
+/// `io_uring_enter`: submits requests to a ring, and waits for completions.
 pub const IO_URING_ENTER: i32 = 426;
 
 /// Operations of io_uring have numbers from here on, in the order of `enum io_uring_op`.

@@ -27,7 +27,7 @@ const COST_SHARE_MAX: f64 = 0.75;
 /// The windows of a recording, and the rates found in them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SyscallRates {
-    /// How many windows.
+    /// Number of windows.
     pub windows: u64,
     /// Total length of the windows (ns).
     pub windows_ns: u64,
@@ -35,7 +35,7 @@ pub struct SyscallRates {
     pub by_number: BTreeMap<i32, CallRate>,
 }
 
-/// How often a syscall is called.
+/// Rate of one syscall.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CallRate {
     /// Calls in the windows, exactly.
@@ -138,7 +138,7 @@ fn rate(windows: &[Window], corrections: &[f64], number: i32) -> CallRate {
     CallRate { counted, per_second, error_per_second: (windows.len() > 1).then(error) }
 }
 
-/// How long target threads ran in each window, all together (ns).
+/// Total running time of target threads in each window (ns).
 fn running_in(trace: &Trace, windows: &[Window]) -> Vec<u64> {
     let groups = parallel::thread_groups(trace);
     let parts = parallel::map(groups.len(), |group| {

@@ -25,9 +25,9 @@ pub struct SyscallUse {
     pub cpu_ns: u64,
     /// Half the width of the 95 % interval of `cpu_ns`.
     pub cpu_error_ns: u64,
-    /// How often a thread blocked in it (exact).
+    /// Number of times a thread blocked in it (exact).
     pub blocked: u64,
-    /// How long (ns, exact).
+    /// Total blocked time (ns, exact).
     pub blocked_ns: u64,
     /// Call rate. `None` if no window has a call.
     pub rate: Option<CallRate>,
@@ -63,7 +63,7 @@ pub fn derive(trace: &Trace) -> Vec<SyscallUse> {
     derive_with(trace, &super::ledger::derive(trace), &syscall_rates::derive(trace))
 }
 
-/// Derives it, given the ledger (whose running time the samples are scaled to) and the calls that were counted.
+/// Derives it from the ledger, whose running time the samples are scaled to, and the counted calls.
 pub fn derive_with(trace: &Trace, ledger: &Ledger, rates: &SyscallRates) -> Vec<SyscallUse> {
     let mut by_number: BTreeMap<i32, SyscallUse> = BTreeMap::new();
     for sample in trace.samples.iter().filter(|sample| sample.in_kernel && sample.syscall >= -1) {

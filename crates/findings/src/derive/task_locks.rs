@@ -24,17 +24,17 @@ pub struct TaskLock {
     pub process: ProcessId,
     /// Where most of the waiting for it began.
     pub place: String,
-    /// The runtime's or the library's function by which: what kind of a lock it is.
+    /// Function of the runtime or library through which tasks acquire it: the kind of lock.
     pub through: String,
-    /// How many locks.
+    /// Number of locks.
     pub objects: u64,
     /// Waits that were seen.
     pub waits: u64,
-    /// How long they were in all (ns).
+    /// Total wait time (ns).
     pub wait_ns: u64,
-    /// How long the longest was (ns).
+    /// Longest wait (ns).
     pub longest_ns: u64,
-    /// Other places where it is waited for, by the waiting (ns), the most first.
+    /// Other places of waits, by wait time (ns), largest first.
     pub elsewhere: Vec<(String, u64)>,
     /// Places of the releases, by the wait time that they ended (ns), largest first.
     pub let_go: Vec<(String, u64)>,
@@ -56,7 +56,7 @@ pub enum Held {
 /// The locks of a recording's tasks.
 #[derive(Clone, Debug, Default)]
 pub struct TaskLocks {
-    /// By the waiting, the most first.
+    /// Longest wait time first.
     pub locks: Vec<TaskLock>,
     /// Windows in which all waits of a process were recorded, in time order.
     windows: BTreeMap<ProcessId, Vec<(Timestamp, Timestamp)>>,
@@ -68,7 +68,7 @@ pub struct TaskLocks {
 #[derive(Clone, Debug, Default)]
 struct Stretches {
     all: Vec<(Timestamp, Timestamp)>,
-    /// How long all before each are (ns).
+    /// Total length of the previous stretches (ns).
     before_ns: Vec<u64>,
 }
 
@@ -86,7 +86,7 @@ impl Stretches {
         self.all.push((from, to));
     }
 
-    /// How long they are up to a moment (ns).
+    /// Total length up to a moment (ns).
     fn until(&self, at: Timestamp) -> u64 {
         let behind = self.all.partition_point(|(from, _)| *from < at);
         let Some(last) = behind.checked_sub(1) else { return 0 };
@@ -94,7 +94,7 @@ impl Stretches {
         self.before_ns[last] + at.min(to).since(from).0
     }
 
-    /// How much of a stretch they are (ns).
+    /// Total length within a range (ns).
     fn within(&self, from: Timestamp, to: Timestamp) -> u64 {
         self.until(to).saturating_sub(self.until(from))
     }
@@ -165,7 +165,7 @@ impl TaskLocks {
         could
     }
 
-    /// How many tasks waited on average in each window, as far as they could have run at once.
+    /// Mean number of waiting tasks in each window, limited to the number that could have run in parallel.
     fn means(&self, process: ProcessId) -> Vec<(Timestamp, Timestamp, f64)> {
         let (Some(windows), Some(levels)) = (self.windows.get(&process), self.levels.get(&process)) else {
             return Vec::new();
@@ -178,7 +178,7 @@ impl TaskLocks {
     }
 }
 
-/// How many waited in the windows before and behind a slice: in the one in which fewer did.
+/// Smaller mean of the windows before and after a slice.
 fn near(means: &[(Timestamp, Timestamp, f64)], slice: &Slice) -> f64 {
     let behind = means.partition_point(|(from, ..)| *from <= slice.start);
     let before = behind.checked_sub(1).and_then(|last| means.get(last));
@@ -214,7 +214,7 @@ pub fn derive(trace: &Trace, roles: &Roles, cpus: u32) -> TaskLocks {
 
 /// Which wait is for which lock.
 struct LocksOf {
-    /// Whether a stack is one with which tasks begin to wait for locks.
+    /// By stack: whether tasks begin to wait for locks there.
     stacks: Vec<bool>,
     /// By stack of the release: the lock, for waits on an unknown object.
     let_go: HashMap<(ProcessId, StackId), u64>,
@@ -262,7 +262,7 @@ fn windows(rows: &[TaskWindowRow]) -> BTreeMap<ProcessId, Vec<(Timestamp, Timest
     all
 }
 
-/// When at least one, two, … tasks waited.
+/// Times in which at least one, two, … tasks waited.
 fn levels(rows: &[(u64, &TaskWaitRow)], cpus: u32) -> Vec<Stretches> {
     let mut turns: Vec<(Timestamp, i64)> =
         rows.iter().flat_map(|(_, row)| [(row.start, 1), (row.end, -1)]).collect();

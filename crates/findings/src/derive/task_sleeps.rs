@@ -50,13 +50,14 @@ pub fn derive(trace: &Trace, roles: &Roles, counts: impl Fn(ThreadId) -> bool) -
 /// Meaning of a frame.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
-    /// A task sleeps, by a clock that ticks so (ns).
+    /// The task sleeps by a timer with this resolution (ns).
     Sleeps(u64),
     /// The task waits for an event with a timeout.
     Beside,
 }
 
-/// A task's sleep on a stack: the program's own function that asks for it, and how its clock ticks (ns).
+/// A task's sleep on a stack: the program's own function that requests it, and the resolution of its timer
+/// (ns).
 type Slept = (Option<FrameId>, u64);
 
 struct Sleeping<'a> {

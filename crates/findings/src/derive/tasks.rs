@@ -42,13 +42,13 @@ pub struct Handing {
     pub task_ns: u64,
     /// Running time of the process, waiting by running aside (ns).
     pub running_ns: u64,
-    /// The functions, by samples, the most first, at most [`FUNCTIONS_MAX`].
+    /// Functions of the pool, by samples, most samples first, at most [`FUNCTIONS_MAX`].
     pub functions: Vec<(String, u64)>,
-    /// The functions of tasks that call the pool or are called by it, by samples, the most first, as many.
+    /// Functions of tasks that call the pool or are called by it, in the same order and number.
     pub tasks: Vec<(String, u64)>,
     /// Cost of the distribution for the run.
     pub stall: Stall,
-    /// Stacks whose samples count for it.
+    /// Stacks whose samples count for the pool.
     pub stacks: BTreeSet<StackId>,
     /// Stacks that may also count for the pool. They are in functions that the pool calls and that never call
     /// it, but that tasks call. They may also be in libraries that distribute tasks and that tasks call.
@@ -87,7 +87,7 @@ impl Code {
         let (mut names, mut numbers) = (Vec::new(), HashMap::new());
         let files = files(trace);
         let units = trace.frames.iter().enumerate().map(|(row, frame)| {
-            // All of a virtual machine is one library, and so is an interpreter: these hand out no tasks of the program's.
+            // A virtual machine or interpreter is one library and does not distribute the program's tasks.
             own.of(FrameId(row as u32)).filter(|_| !runs_programs(&frame.module))?;
             // Code without a symbol is not a single function.
             let file = match frame.function.as_str() {
@@ -149,7 +149,7 @@ fn unit_of<'a>(frame: &'a Frame, file: &'a str) -> Option<&'a str> {
     (!name.is_empty()).then(|| &name[..ends.unwrap_or(name.len())])
 }
 
-/// A unit in which threads of a process wait for work, with the functions by which they come there.
+/// A unit in which threads of a process wait for work, with the functions through which they enter it.
 type Place = ((ProcessId, u32), BTreeSet<FrameId>);
 
 fn places(trace: &Trace, roles: &Roles, code: &Code) -> Vec<Place> {
@@ -173,7 +173,7 @@ fn places(trace: &Trace, roles: &Roles, code: &Code) -> Vec<Place> {
     places.into_iter().collect()
 }
 
-/// By which function of the unit its code was called that is nearest to the leaf.
+/// Function of the unit through which its code nearest to the leaf was entered.
 fn entry(frames: &[(FrameId, u32)], unit: u32) -> Option<FrameId> {
     let nearest = frames.iter().skip_while(|(_, of)| *of != unit);
     nearest.take_while(|(_, of)| *of == unit).last().map(|(frame, _)| *frame)
@@ -184,7 +184,7 @@ fn entry(frames: &[(FrameId, u32)], unit: u32) -> Option<FrameId> {
 struct Seen {
     /// The pool's function, if the program's function nearest to the leaf is one.
     pool: Option<FrameId>,
-    /// By which function of the pool it was called.
+    /// Function of the pool through which it was entered.
     entry: Option<FrameId>,
     /// The leaf is code of a library, or of the kernel.
     in_library: bool,
@@ -216,7 +216,7 @@ fn look(trace: &Trace, (code, unit): (&Code, u32), stack: StackId) -> Seen {
     }
 }
 
-/// A running thread that gets something done, or asks the kernel for something.
+/// Whether the sample shows useful work or kernel work.
 fn works(roles: &Roles, sample: &SampleRow) -> bool {
     matches!(roles.class_of_sample(sample), Class::Useful | Class::Kernel)
 }

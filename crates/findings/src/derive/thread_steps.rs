@@ -9,9 +9,9 @@ use super::samples_of;
 /// Steps of equal length.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ThreadSteps {
-    /// When the first begins.
+    /// Start of the first step.
     pub start: Timestamp,
-    /// How long each is.
+    /// Length of a step.
     pub step: Duration,
     /// The program's threads in the order of their ids, each with all steps.
     pub threads: Vec<(ThreadId, Vec<ThreadStep>)>,
@@ -35,7 +35,7 @@ pub struct ThreadStep {
 }
 
 impl ThreadStep {
-    /// How long it lived in the step.
+    /// Time in which the thread existed within the step (ns).
     pub fn life_ns(&self) -> u64 {
         self.running_ns + self.queue_ns + self.blocked_ns + self.unknown_ns
     }

@@ -30,7 +30,7 @@ impl Stretch {
         Stretch { start, length_ns, who: thread.0 & !OWN | if own { OWN } else { 0 } }
     }
 
-    /// From when.
+    /// Start.
     #[inline]
     pub fn start(&self) -> Timestamp {
         self.start
@@ -70,12 +70,12 @@ pub struct Timeline {
     before: Vec<(u64, u64)>,
 }
 
-/// Stretches between two sums: a compromise of memory against steps per question.
+/// Number of stretches between two prefix sums: a compromise between memory and steps per query.
 const STRIDE: usize = 16;
 
 impl Timeline {
     fn new(mut stretches: Vec<Stretch>) -> Timeline {
-        // They come thread by thread, each in the order of time: a sort that merges such runs has little to do.
+        // The input has sorted runs (one per thread), which a merge sort exploits.
         stretches.sort_by_key(|stretch| (stretch.start, stretch.length_ns, stretch.who));
         for index in 1..stretches.len() {
             let next = stretches[index].start;
@@ -92,7 +92,7 @@ impl Timeline {
         Timeline { stretches, before }
     }
 
-    /// All of it.
+    /// All stretches.
     pub fn stretches(&self) -> &[Stretch] {
         &self.stretches
     }
@@ -110,7 +110,8 @@ impl Timeline {
         self.between_near(from, to, &mut first)
     }
 
-    /// The same for a caller that asks for one moment near another: `near` is the answer's place, at first any.
+    /// The same for a caller with queries near each other. `near` is the position of the answer, with any
+    /// initial value.
     pub fn between_near(&self, from: Timestamp, to: Timestamp, near: &mut usize) -> &[Stretch] {
         *near = partition_point_near(&self.stretches, *near, |stretch| stretch.end() <= from);
         let behind = partition_point_near(&self.stretches, *near, |stretch| stretch.start < to);
@@ -141,13 +142,13 @@ impl Timeline {
         sums
     }
 
-    /// How many stretches start before `at`.
+    /// Number of stretches that start before `at`.
     #[inline]
     fn place(&self, at: Timestamp, near: usize) -> usize {
         partition_point_near(&self.stretches, near, |stretch| stretch.start < at)
     }
 
-    /// How long own and other threads ran in `from..to` of these stretches (ns).
+    /// Running time of own and other threads in `from..to` of these stretches (ns).
     fn ran_in(&self, rows: Range<usize>, from: Timestamp, to: Timestamp) -> (u64, u64) {
         let mut sums = (0, 0);
         for stretch in self.stretches.get(rows).unwrap_or_default() {
@@ -161,9 +162,9 @@ impl Timeline {
         sums
     }
 
-    /// How long own and other threads ran in `from..to` (ns). See [`Timeline::ran_before`] for `cursor`.
+    /// Running time of own and other threads in `from..to` (ns). `cursor` is as in [`Timeline::ran_before`].
     pub fn ran(&self, from: Timestamp, to: Timestamp, cursor: &mut usize) -> (u64, u64) {
-        // The caller's next question may begin before `to` ends on another CPU, never before `from`.
+        // The caller's next query may begin before `to` ends on another CPU, but never before `from`.
         *cursor = self.place(from, *cursor);
         let mut end = self.place(to, *cursor);
         if end - *cursor <= STRIDE {
@@ -191,7 +192,7 @@ pub struct Timelines {
 }
 
 impl Timelines {
-    /// Derives them from the running slices whose CPU is known.
+    /// Derives them from running slices with a known CPU.
     pub fn derive(trace: &Trace) -> Timelines {
         let groups = parallel::thread_groups(trace);
         let counts = parallel::map(groups.len(), |group| count_by_cpu(trace, groups[group].clone()));
@@ -226,12 +227,12 @@ impl Timelines {
         self.cpus.get(usize::from(cpu.0)).filter(|timeline| !timeline.stretches.is_empty())
     }
 
-    /// How many CPUs there are up to the highest number seen.
+    /// Number of CPUs up to the highest recorded number.
     pub fn len(&self) -> usize {
         self.cpus.len()
     }
 
-    /// Nothing ran.
+    /// Whether no thread ran.
     pub fn is_empty(&self) -> bool {
         self.cpus.is_empty()
     }

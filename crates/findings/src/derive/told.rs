@@ -21,7 +21,7 @@ pub const RAN: [Class; 2] = [Class::GcWork, Class::GcWait];
 #[derive(Clone, Debug, Default)]
 struct Course {
     phases: Vec<Phase>,
-    /// Running time before each phase, and behind the last.
+    /// Running time before each phase, and after the last.
     before: Vec<Ran>,
 }
 
@@ -124,7 +124,7 @@ impl Course {
     }
 }
 
-/// How long the thread ran in each phase (ns), stolen time excluded.
+/// Running time of the thread in each phase (ns), without steal time.
 fn ran_in(trace: &Trace, thread: ThreadId, phases: &[Phase]) -> Vec<u64> {
     let mut ran = vec![0; phases.len()];
     let mut steals = steals_of(&trace.steals, thread);

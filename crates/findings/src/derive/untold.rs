@@ -15,9 +15,9 @@ use crate::charge::Charge;
 /// Sums over these waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Untold {
-    /// How many.
+    /// Number of these waits.
     pub waits: u64,
-    /// How long in all (ns).
+    /// Total time (ns).
     pub ns: u64,
     /// Number of these waits on objects with several waiters.
     pub shared: u64,
@@ -67,7 +67,7 @@ fn thing(trace: &Trace, slice: &Slice) -> (ProcessId, u64) {
     (wait.process, tell::thing(wait))
 }
 
-/// When each of the threads woke another one of the program, in time order.
+/// Times at which each of the threads woke another one of the program, ascending.
 fn woke(trace: &Trace, threads: &[ThreadId]) -> BTreeMap<ThreadId, Vec<Timestamp>> {
     let mut woke: BTreeMap<ThreadId, Vec<Timestamp>> = BTreeMap::new();
     for wakee in trace.target_threads() {
@@ -111,7 +111,7 @@ fn things(trace: &Trace) -> BTreeMap<(ProcessId, u64), Thing> {
     things
 }
 
-/// When the thread next waits for the same.
+/// Start of the thread's next wait on the same object.
 fn next_wait(trace: &Trace, slice: &Slice) -> Timestamp {
     let Some(row) = trace.slices.covering(slice.thread, slice.start) else { return slice.end };
     let behind = row + 1..trace.slices.rows(slice.thread).end;

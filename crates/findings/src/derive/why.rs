@@ -30,7 +30,7 @@ pub struct Facts<'a> {
     pub locks: &'a LockIndex,
 }
 
-/// One link: what the one before it waited for.
+/// One link: the cause of the previous link's wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
     /// Thread of the link. `None` if it is not a thread, or unknown.
@@ -48,7 +48,7 @@ pub struct Link {
 /// Content of a [`Link`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
-    /// The slice that was asked about, or the longest wait of the thread before it.
+    /// The requested slice, or the longest wait of the previous link's thread.
     Slice,
     /// The link's thread was the holder, with its activity during the wait (ns by class, as slices are
     /// coloured).

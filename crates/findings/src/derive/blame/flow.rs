@@ -86,7 +86,7 @@ impl Flow<'_, '_> {
     /// Follows the first link, to the holders.
     fn first_link(&mut self, stretches: Vec<Stretch>) -> Vec<Stretch> {
         let mut held = merge(stretches);
-        // Locks come behind all threads.
+        // Locks are sorted after all threads.
         let locks = held.split_off(held.partition_point(|stretch| stretch.node & LOCK == 0));
         for stretch in &locks {
             self.lock(stretch, &mut held);

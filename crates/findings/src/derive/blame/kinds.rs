@@ -11,13 +11,13 @@ use crate::derive::own_places::{self, OwnFrames};
 /// All waits of one kind.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KindBlame {
-    /// Which.
+    /// The kind.
     pub kind: HoldKind,
-    /// How often.
+    /// Number of waits.
     pub waits: u64,
-    /// How often a waiter was woken to find nothing.
+    /// Number of wakeups in vain.
     pub false_wakeups: u64,
-    /// How long (ns).
+    /// Total wait time (ns).
     pub waiting_ns: u64,
     /// Blame by end (ns), largest first. Sums to `waiting_ns`.
     pub ends: Vec<(End, u64)>,

@@ -34,11 +34,11 @@ pub enum EndClass {
     Running = 0,
     /// A thread that could run and had no CPU.
     RunQueue = 1,
-    /// A thread whose group's CPU bandwidth was used up.
+    /// A throttled thread: the cgroup's CPU bandwidth was used up.
     Throttled = 2,
     /// A thread that waited for the disk or a file system.
     Disk = 3,
-    /// A thread that waited for a timer it had asked for, or ran into a time limit.
+    /// A thread that slept, or whose wait timed out.
     Timer = 4,
     /// A thread that waited for a page fault.
     Fault = 5,
@@ -151,7 +151,7 @@ pub struct SubjectBlame {
     pub waits: u64,
     /// Number of wakeups in vain.
     pub false_wakeups: u64,
-    /// How long (ns).
+    /// Total wait time (ns).
     pub waiting_ns: u64,
     /// Holders during the waits (ns), longest first. `None` if it is not a thread, or unknown. Sums to
     /// `waiting_ns`.
@@ -188,9 +188,9 @@ pub struct Edge {
     pub holder: ThreadId,
     /// Kind of wait.
     pub kind: HoldKind,
-    /// How long in all (ns).
+    /// Total wait time (ns).
     pub ns: u64,
-    /// How often.
+    /// Number of waits.
     pub waits: u64,
 }
 

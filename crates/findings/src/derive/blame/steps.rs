@@ -5,16 +5,16 @@
 pub(super) struct Stretch {
     /// A thread's number, or a lock's with [`LOCK`] set.
     pub node: u32,
-    /// From when (ns).
+    /// Start (ns).
     pub from: u64,
-    /// To when (ns).
+    /// End (ns).
     pub to: u64,
-    /// How many wait.
+    /// Number of waiters.
     pub weight: u32,
 }
 
 impl Stretch {
-    /// How long they wait, all together.
+    /// Total time of all waiters (ns).
     #[inline]
     pub(super) fn ns(&self) -> u64 {
         (self.to - self.from) * u64::from(self.weight)

@@ -11,7 +11,7 @@ use super::{End, EndClass, Subject, SubjectBlame, most_first};
 pub(super) struct Sums {
     pub waits: u64,
     pub false_wakeups: u64,
-    /// How long they last (ns).
+    /// Total wait time (ns).
     pub waiting_ns: u64,
     /// Blame by end (ns).
     pub ends: HashMap<End, u64>,

@@ -50,8 +50,8 @@ pub(super) fn derive(facts: Facts, from: Timestamp, to: Timestamp) -> Blame {
     blame
 }
 
-/// Where the windows of `from..to` begin, and where the last one ends. How many there are follows from the part of the
-/// recording that they are of: each is searched for in every thread.
+/// Starts of the windows of `from..to`, and the end of the last one. Their number depends on the part of the
+/// recording, because each start is searched for in every thread.
 fn cuts(trace: &Trace, from: Timestamp, to: Timestamp) -> Vec<Timestamp> {
     let (start, end) = (trace.start().max(from), trace.end().min(to));
     let length_ns = u128::from(end.since(start).0);

@@ -7,7 +7,7 @@
 pub(super) enum Generation {
     /// Recently allocated objects.
     Young,
-    /// All of it, or a whole cycle of work on it.
+    /// The whole heap, or a whole cycle of work on it.
     Old,
 }
 

@@ -1,4 +1,4 @@
-//! What a thread was doing in a stretch of time, slice by slice: asked of holders while others wait for them.
+//! Activity of a thread in a time range, slice by slice. Used for holders while other threads wait for them.
 
 use holdup_events::tables::{Slice, ThreadState, partition_point_near};
 use holdup_events::{CpuId, ThreadId, Timestamp, Trace};
@@ -35,9 +35,9 @@ pub enum Activity {
 /// Part of a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// From when.
+    /// Start.
     pub from: Timestamp,
-    /// To when.
+    /// End.
     pub to: Timestamp,
     /// Activity of the thread.
     pub activity: Activity,
@@ -55,8 +55,8 @@ pub fn between<'a>(
     between_near(facts, thread, (from, to), &mut 0)
 }
 
-/// The same for a caller that asks for one moment near another: `near` is the answer's place among the thread's slices,
-/// at first any.
+/// The same for a caller with queries near each other. `near` is the position of the answer among the
+/// thread's slices, with any initial value.
 pub fn between_near<'a>(
     (trace, holders): (&'a Trace, &'a Holders),
     thread: ThreadId,

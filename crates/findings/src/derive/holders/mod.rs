@@ -39,15 +39,15 @@ pub enum HoldKind {
     Barrier = 4,
     /// A child process.
     Child = 5,
-    /// Room in a pipe: the reader is behind.
+    /// Space in a full pipe.
     PipeFull = 6,
-    /// Bytes in a pipe: the writer is behind.
+    /// Bytes in an empty pipe.
     PipeEmpty = 7,
     /// The peer of a socket.
     Socket = 8,
-    /// One of several descriptors, or a completion.
+    /// An event on one of several descriptors, or a completion.
     Poll = 9,
-    /// A timer that it asked for.
+    /// A timer that the thread set itself.
     Sleep = 10,
     /// The disk or a file system.
     Disk = 11,
@@ -227,9 +227,9 @@ pub struct Hold {
 /// Part of a wait, with the holder at that time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// From when.
+    /// Start.
     pub from: Timestamp,
-    /// To when.
+    /// End.
     pub to: Timestamp,
     /// The holder. `None` if it is not a thread, or unknown.
     pub holder: Option<ThreadId>,
@@ -249,7 +249,7 @@ pub struct Holders {
     kind: Vec<HoldKind>,
     /// Code of the basis, and in the highest bit [`Hold::false_wakeup`].
     basis: Vec<u8>,
-    /// See [`Hold::transit`] (ns).
+    /// [`Hold::transit`] of each wait (ns).
     transit_ns: Vec<u32>,
     /// Holders of each lock over time.
     pub tenures: Tenures,
@@ -261,7 +261,7 @@ impl Holders {
         tell::derive(trace, locks, roles)
     }
 
-    /// How many blocked slices there are.
+    /// Number of blocked slices.
     pub fn len(&self) -> usize {
         self.row.len()
     }

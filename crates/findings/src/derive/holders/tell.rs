@@ -15,7 +15,7 @@ use crate::derive::roles::Roles;
 /// Maximum running time between two waits on one object for a wakeup in vain (ns). Each lock wait in between,
 /// taken to check the condition, adds the same time.
 const FALSE_RUN_MAX_NS: u64 = 10_000;
-/// Threads that one waker wakes within so long of each other were woken by one call.
+/// Maximum time between wakeups by one call (ns).
 const HERD_NS: u64 = 50_000;
 
 pub(super) fn derive(trace: &Trace, locks: &LockIndex, roles: &Roles) -> Holders {
@@ -119,7 +119,7 @@ fn is_herd(herds: &[(Herd, ThreadId)], candidate: &Candidate) -> bool {
         .any(|(_, wakee)| *wakee != candidate.wakee)
 }
 
-/// Entry `index` goes on in entry `next`, whose holder is final.
+/// Merges entry `index` into entry `next`, whose holder is final.
 fn fold(holders: &mut Holders, index: usize, next: usize) {
     holders.holder[index] = holders.holder[next];
     holders.basis[index] = holders.basis[next] | FALSE_WAKEUP;
@@ -204,7 +204,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Entry `index` is for the lock that must be taken to look whether there is work: as a condition variable has it.
+    /// Whether entry `index` is for the lock that protects a condition, which a woken thread must take to
+    /// check it (condition variable).
     fn is_on_the_way(&self, last: &Last, index: usize) -> bool {
         self.part.kind[last.index] == HoldKind::Work && self.part.kind[index] == HoldKind::Lock
     }

@@ -17,7 +17,7 @@ const LOOK_AHEAD: usize = 8;
 pub struct Tenure {
     /// Which lock, as [`super::super::locks::LockIndex`] numbers them.
     pub lock: u32,
-    /// When it was released: the tenure's end.
+    /// Time of the release: the end of the tenure.
     pub until: Timestamp,
     /// Thread that released it.
     pub holder: ThreadId,

@@ -33,7 +33,7 @@ use super::pace::Paces;
 use crate::derive::spin::{Functions, user_leaf};
 use crate::derive::split::share_error;
 
-/// Threads that are looked for at each moment.
+/// Maximum number of other threads to check per sample.
 const THREADS_MAX: usize = 64;
 
 /// Minimum share of their functions' samples for accesses that the rest may wait for. A store that waits for
@@ -165,7 +165,8 @@ fn runs(trace: &Trace, thread: ThreadId, at: Timestamp) -> bool {
     row.is_some_and(|row| trace.slices.at(thread, row).state == ThreadState::Running)
 }
 
-/// `behind`: samples in a function that may wait for what those at the accesses return.
+/// Saved share of the time. `behind` is the number of samples in functions that may wait for the results of
+/// the accesses.
 fn part(alone: Seen, shared: Seen, behind: u64) -> (f64, f64) {
     let touched = (alone.at_accesses + shared.at_accesses).max(1) as f64;
     let (p1, error1) = shared.share();
@@ -203,7 +204,7 @@ mod tests {
         // The accesses are as slow relative to the rest as alone, so no code waits for them.
         let (low, high) = part(seen(10_000, 7_000), seen(10_000, 7_000), 5_000);
         assert!(low == 0.0 && high < 0.1, "{low} {high}");
-        // The same either way: nothing to gain.
+        // The same shares shared and alone: nothing to gain.
         let (low, high) = part(seen(1_000, 300), seen(1_000, 300), 0);
         assert!(low == 0.0 && high < 0.3, "{low} {high}");
         // Alone, almost all samples are at the accesses. Their duration cannot be measured by the rest of the

@@ -7,7 +7,7 @@ use super::{LINE_BYTES, OTHERS_MIN, Touch};
 /// One line of memory.
 #[derive(Default)]
 pub struct Line {
-    /// In the order of time, once [`Line::order`] was called.
+    /// Accesses, in time order after [`Line::order`].
     pub touches: Vec<Touch>,
     /// Writes that only watchpoints saw: address and number of bytes.
     pub seen_written: Vec<(u64, u8)>,
@@ -44,12 +44,12 @@ impl Line {
             .sort_by_key(|touch: &Touch| -> (Timestamp, ThreadId) { (touch.sample.at, touch.sample.thread) });
     }
 
-    /// One of the accesses changed it, or a watchpoint saw that.
+    /// Whether an access wrote to the line, by a sample or a watchpoint.
     pub fn is_written(&self) -> bool {
         self.is_sampled_written() || !self.seen_written.is_empty()
     }
 
-    /// One of the accesses changed it.
+    /// Whether a sampled access wrote to the line.
     pub fn is_sampled_written(&self) -> bool {
         self.touches.iter().any(|touch| touch.sample.data.kind.writes())
     }
@@ -62,7 +62,8 @@ impl Line {
         })
     }
 
-    /// How many of the accesses touched a byte that several threads touched, none of them hardly ever, and one wrote.
+    /// Number of accesses to bytes that several threads touch, each of them often enough, and that one
+    /// writes.
     pub fn common(&self) -> u64 {
         let mut seen = vec![Byte::default(); LINE_BYTES as usize];
         for touch in &self.touches {

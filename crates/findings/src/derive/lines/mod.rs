@@ -32,13 +32,13 @@ pub use watched::Watched;
 /// Bytes of a line: those of all x86-64 CPUs.
 pub const LINE_BYTES: u64 = 64;
 
-/// How threads share memory.
+/// Kind of sharing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sharing {
-    /// The same bytes.
+    /// True sharing: the same bytes.
     #[default]
     True,
-    /// Bytes of their own that only lie in the same line.
+    /// False sharing: different bytes in the same line.
     False,
 }
 
@@ -51,7 +51,7 @@ pub struct SharedData {
     pub module: String,
     /// Process that owns the memory.
     pub process: ProcessId,
-    /// Where each line begins, ascending.
+    /// Start address of each line, ascending.
     pub lines: Vec<u64>,
     /// Whether the threads touched the same bytes: as watchpoints saw it of most of it, else as samples did.
     pub sharing: Sharing,
@@ -61,7 +61,7 @@ pub struct SharedData {
     pub samples: u64,
     /// Samples at atomic accesses.
     pub atomic: u64,
-    /// How often the next sample at one of the lines was another thread's on another CPU.
+    /// Number of times that the next sample at a line was from another thread on another CPU.
     pub turns: u64,
     /// Running time at these accesses (ns, sampled).
     pub ns: u64,
@@ -69,7 +69,7 @@ pub struct SharedData {
     pub error_ns: u64,
     /// Accesses by thread, most time first.
     pub threads: Vec<LineThread>,
-    /// The functions that did, by samples, the most first, at most [`FUNCTIONS_MAX`].
+    /// Functions with the accesses, by samples, most samples first, at most [`FUNCTIONS_MAX`].
     pub functions: Vec<(String, u64)>,
     /// Whether threads slept on a futex word in it: the memory holds a lock or another synchronization
     /// object.
@@ -95,7 +95,7 @@ pub struct LineThread {
     pub reads: u64,
     /// Samples at all others.
     pub writes: u64,
-    /// The lowest address, and the first behind the highest.
+    /// Lowest address, and the address after the highest.
     pub bytes: (u64, u64),
     /// The part of the variable that most of its samples touched, where its type is known.
     pub part: String,
@@ -196,7 +196,8 @@ fn groups<'a>(trace: &'a Trace, ledger: &Ledger, classes: &SampleClasses) -> Vec
     groups
 }
 
-/// Lines whose next sample is often another CPU's, one of the threads writing (or seen to do so by a watchpoint).
+/// Contended lines: the next sample is often from another CPU, and a thread writes (by samples or by a
+/// watchpoint).
 fn contended(trace: &Trace, ledger: &Ledger, classes: &SampleClasses) -> BTreeMap<(ProcessId, u64), Line> {
     let mut lines: BTreeMap<(ProcessId, u64), Line> = BTreeMap::new();
     for thread in &ledger.threads {
@@ -219,8 +220,8 @@ fn contended(trace: &Trace, ledger: &Ledger, classes: &SampleClasses) -> BTreeMa
     lines
 }
 
-/// Where a load waits for the line, the store behind it is hardly ever sampled. Lines without one were watched for writes only
-/// (`holdup_decode::accesses::suspects`).
+/// Adds writes seen by watchpoints. If a load waits for the line, the store after it is rarely sampled. Lines
+/// without a sampled store were watched for writes only (`holdup_decode::accesses::suspects`).
 fn tell_written(trace: &Trace, lines: &mut BTreeMap<(ProcessId, u64), Line>) {
     for row in trace.watchpoints.iter().filter(|row| row.hits > 0) {
         let process = trace.threads[row.thread.index()].process;

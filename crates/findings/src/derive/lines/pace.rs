@@ -51,7 +51,7 @@ struct Estimate {
 /// Collects the samples, one thread after the other.
 pub struct Paces<'a> {
     trace: &'a Trace,
-    /// When several of the threads ran (ns), disjoint and ascending.
+    /// Times in which several of the threads ran (ns), disjoint and ascending.
     several: Vec<(u64, u64)>,
     /// By thread, place and register.
     pairs: BTreeMap<(ThreadId, FrameId, u8), Vec<Pair>>,
@@ -67,7 +67,7 @@ impl<'a> Paces<'a> {
         Paces { trace, several, pairs: BTreeMap::new(), last: HashMap::new() }
     }
 
-    /// The thread did something else, or another thread's samples begin.
+    /// Forgets the last samples: the thread did other work, or another thread's samples begin.
     pub fn left(&mut self) {
         self.last.clear();
     }
@@ -116,7 +116,7 @@ impl<'a> Paces<'a> {
     }
 }
 
-/// When at least two of the threads ran.
+/// Times in which at least two of the threads ran.
 fn several(trace: &Trace, threads: &BTreeSet<ThreadId>) -> Vec<(u64, u64)> {
     let mut turns: Vec<(u64, bool)> = Vec::new();
     for thread in threads {

@@ -34,7 +34,7 @@ impl Watched {
     }
 }
 
-/// How often each thread touched one place, in a nanosecond that it ran.
+/// By thread: accesses to one place per ns of running time.
 type Rates = BTreeMap<ThreadId, f64>;
 
 /// Watchpoint results for these lines, each given with its samples. `None` if no watchpoint was hit by two

@@ -51,7 +51,7 @@ impl Causes {
         causes
     }
 
-    /// All that was added (ns).
+    /// Total time added (ns).
     pub fn total_ns(&self) -> u64 {
         let blocked: u64 = self.blocked_ns.iter().sum();
         let queue = self.own_ns + self.others_ns + self.throttled_ns + self.woken_late_ns;
@@ -127,7 +127,7 @@ pub(super) struct Look<'a> {
 /// its own program could have used that CPU.
 #[derive(Default)]
 pub(super) struct Displaced {
-    /// Spans in time order, apart from each other, with how long those before took (ns).
+    /// Disjoint spans in time order, with the total length of all previous ones (ns).
     spans: Vec<(Timestamp, Timestamp, u64)>,
 }
 
@@ -146,7 +146,7 @@ impl Displaced {
         Displaced { spans }
     }
 
-    /// How long between two moments (ns).
+    /// Time between two moments (ns).
     fn between(&self, from: Timestamp, to: Timestamp) -> u64 {
         self.until(to).saturating_sub(self.until(from))
     }
@@ -191,17 +191,17 @@ pub(super) fn slices_between(
     })
 }
 
-/// How long threads had run before any moment.
+/// Running time of threads before any moment.
 pub(super) struct Ran<'a> {
     trace: &'a Trace,
     before: BTreeMap<ThreadId, Before>,
 }
 
-/// Of one thread.
+/// Prefix sums of one thread.
 struct Before {
     /// Running and blocked time (ns) before each of its slices.
     sums: Vec<(u64, u64)>,
-    /// The row that was asked for last: questions come in the order of time.
+    /// Row of the last query. Queries come in time order.
     row: usize,
 }
 
@@ -230,7 +230,7 @@ impl<'a> Ran<'a> {
         };
         let near = (known.row..rows.end).take(STEPS_MAX).find(|row| covers(*row));
         let Some(row) = near.or_else(|| trace.slices.covering(thread, at)) else {
-            // Before its birth or behind its end.
+            // Before the thread's start or after its end.
             let ended = trace.threads.get(thread.index()).is_some_and(|life| at >= life.end);
             return if ended { known.sums.last().copied().unwrap_or_default() } else { (0, 0) };
         };

@@ -10,7 +10,7 @@ use crate::derive::replay::Endings;
 
 /// Fewer threads have nothing to be even with.
 const CHILDREN_MIN: usize = 2;
-/// Threads that are started for one job are started within this part of the shortest one's life.
+/// Maximum time between the starts of threads for one job, as a share of the shortest one's life.
 const START_SPREAD: f64 = 0.5;
 
 /// Adds a rendezvous for each group of threads that one thread started together and joined. Threads that run
@@ -38,7 +38,7 @@ pub fn add(trace: &Trace, endings: &Endings, rendezvous: &mut Rendezvous) {
     }
 }
 
-/// When `parent` waited for the end of a thread: from, to.
+/// Waits of `parent` for the end of a thread: start, end.
 fn joins(trace: &Trace, parent: ThreadId) -> Vec<(Timestamp, Timestamp)> {
     let waits = trace.slices.of(parent).filter(|slice| {
         slice.state == ThreadState::Blocked && trace.wait(slice.wait).reason == WaitReason::Join

@@ -47,7 +47,7 @@ pub enum LateCause {
     Unknown = 9,
 }
 
-/// How many causes there are.
+/// Number of causes.
 const CAUSES: usize = 10;
 
 impl LateCause {
@@ -103,7 +103,7 @@ pub struct Late {
 pub struct CauseUse {
     /// The cause.
     pub cause: LateCause,
-    /// Pauses of which it took the most.
+    /// Number of pauses with this as the largest cause.
     pub times: u64,
     /// Total time of the cause in these pauses (ns).
     pub late_ns: u64,
@@ -129,7 +129,7 @@ impl Rendezvous {
         uses
     }
 
-    /// The pauses whose last was late, the latest first, with the row of each pause.
+    /// Pauses with a late last thread, longest lateness first, at most `count`.
     pub fn latest(&self, count: usize) -> Vec<(&Meeting, &Late)> {
         let with = |late: &Late| self.meetings.get(late.meeting as usize);
         let mut rows: Vec<(&Meeting, &Late)> =
@@ -220,7 +220,7 @@ impl<'a> Judge<'a> {
         })
     }
 
-    /// When it was woken and when it ran, if it slept with nothing to do after it was asked.
+    /// Time of the wakeup, and time at which the thread ran, if it was idle at the request.
     fn woken(
         &self,
         last: ThreadId,

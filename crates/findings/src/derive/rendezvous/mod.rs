@@ -84,11 +84,11 @@ pub struct Meeting {
     pub site: u32,
     /// Time at which the members left the previous rendezvous here. Since then they work for this one.
     pub since: Timestamp,
-    /// When the first came, or when a runtime asked for it.
+    /// Time of the first arrival, or of a runtime's request.
     pub asked: Timestamp,
     /// The requesting thread, if there is one.
     pub leader: Option<ThreadId>,
-    /// When the last had come.
+    /// Time of the last arrival.
     pub release: Timestamp,
     /// Last thread to arrive. `None` if unknown.
     pub last: Option<ThreadId>,
@@ -101,7 +101,7 @@ pub struct Meeting {
 pub struct Arrival {
     /// The member.
     pub thread: ThreadId,
-    /// When it was done with its own work.
+    /// Time of the arrival: the end of the member's own work.
     pub at: Timestamp,
     /// Time at which the member ran again after the release. Equal to the release for the last thread and for
     /// joined threads.

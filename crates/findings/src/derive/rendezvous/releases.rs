@@ -45,7 +45,7 @@ pub fn add(
     }
 }
 
-/// All that one thread woke at once.
+/// Wakeups by one thread at once.
 struct Release<'a> {
     sleeps: &'a [Sleep],
     /// Whether another thread slept on.

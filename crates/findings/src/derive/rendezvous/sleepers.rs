@@ -14,7 +14,7 @@ use crate::derive::roles::Roles;
 pub struct Sleep {
     /// Number of the futex word.
     pub word: u32,
-    /// When it was woken.
+    /// Time of the wakeup.
     pub woken: Timestamp,
     /// Thread that woke the sleeper.
     pub waker: ThreadId,
@@ -22,9 +22,9 @@ pub struct Sleep {
     pub thread: ThreadId,
     /// Start of the sleep.
     pub from: Timestamp,
-    /// When it ran again.
+    /// Time at which the sleeper ran again.
     pub resumed: Timestamp,
-    /// With which stack it slept, if one was taken.
+    /// Stack of the sleep, if recorded.
     pub stack: StackId,
 }
 
@@ -33,7 +33,7 @@ pub struct Sleep {
 pub struct Sleepers {
     /// Process and address of each word.
     pub words: Vec<(ProcessId, u64)>,
-    /// Words whose protocol is a barrier's: a counter of rounds.
+    /// Whether the word's protocol is a barrier's round counter.
     pub counts_rounds: Vec<bool>,
     /// By word, then the moment of the wakeup.
     pub sleeps: Vec<Sleep>,

@@ -19,11 +19,11 @@ pub struct Spun {
     pub thread: ThreadId,
     /// The loop: a frame that represents its function.
     pub place: FrameId,
-    /// With which stack, at first.
+    /// Stack of the first sample.
     pub stack: StackId,
-    /// From when on: half a sample's period before the first sample.
+    /// Start: half a sampling period before the first sample.
     pub from: Timestamp,
-    /// Until when: half a period behind the last.
+    /// End: half a sampling period after the last sample.
     pub to: Timestamp,
     /// Number of samples.
     pub samples: u64,
@@ -88,7 +88,7 @@ impl Spinners {
         there.map(|spun| spun.thread)
     }
 
-    /// The spinning of a thread that ends at about `at`: nothing else was seen of it between.
+    /// Spinning of a thread that ends at about `at`, without other samples in between.
     pub fn until(&self, thread: ThreadId, at: Timestamp) -> Option<Spun> {
         let near = at + self.period;
         let behind = self.spun.partition_point(|spun| (spun.thread, spun.from) < (thread, at));

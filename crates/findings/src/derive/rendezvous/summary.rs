@@ -141,7 +141,7 @@ impl Sums {
         self.add_work((look, ran), meeting, members);
     }
 
-    /// When the last but one came.
+    /// Adds the saving without delays of the last thread, limited by the arrival of the last but one.
     fn add_straggle(&mut self, look: Look, (meeting, last): (&Meeting, ThreadId), members: &[Arrival]) {
         let others = members.iter().filter(|arrival| arrival.thread != last);
         let Some(before) = others.map(|arrival| arrival.at).max() else { return };
@@ -183,7 +183,7 @@ impl Sums {
         let late_mean = works.iter().map(|(arrival, ..)| late(arrival)).sum::<u64>() / count;
         let others = works.iter().filter(|(arrival, ..)| arrival.thread != last);
         let late_least = others.map(|(arrival, ..)| late(arrival)).min().unwrap_or(0);
-        // However evenly it is divided, it takes the CPUs that there are.
+        // Even with equal shares, the work needs the available CPUs.
         let at_once = count.min(u64::from(look.cpus.max(1)));
         let high = of_last.saturating_sub(total / at_once).min(late_mean);
         self.used.imbalance.high_ns += high;

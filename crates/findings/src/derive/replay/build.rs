@@ -51,7 +51,7 @@ const STARVED_ROUNDS: u64 = 10;
 /// Steps hold lengths of 32 bits.
 const LENGTH_MAX: u64 = u32::MAX as u64;
 
-/// How a wait ends.
+/// End of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Signal(u32),
@@ -153,7 +153,8 @@ fn signalled(ends: &[Ended]) -> Vec<(u32, u32)> {
     ends.iter().filter_map(signal).collect()
 }
 
-/// Until when each thread sleeps that lets others work until a timer ends, if the change is not about its own sleep.
+/// Threads that sleep to let others work, with the end of their sleep. Leaves out threads whose own sleep is
+/// changed.
 fn timed(facts: Facts, edit: &Edit, endings: &Endings) -> BTreeMap<ThreadId, Timestamp> {
     let trace = facts.trace;
     let drops = |thread: ThreadId| {
@@ -188,7 +189,7 @@ fn quantum_ns(trace: &Trace) -> u64 {
     if runs < 10 { QUANTUM_NS } else { (ns / runs).clamp(1_000, QUANTUM_NS) }
 }
 
-/// When other programs ran on CPUs that the program may use, and would if it wanted these.
+/// CPU use of other programs on CPUs that the program may use: start, and length after sharing (ns).
 fn others(facts: Facts, edit: &Edit) -> Vec<(u64, u64)> {
     let (start, without_kernel) = (facts.trace.start().0, edit.without_kernel_threads);
     let kept = KeptCpus::new(facts.trace, &edit.kept_cpus);
@@ -323,7 +324,7 @@ impl Links {
         followers
     }
 
-    /// A thread's life begins when its parent makes it.
+    /// Starts a thread with a signal from its parent.
     fn birth(&mut self, trace: &Trace, child: ThreadId) {
         let thread = &trace.threads[child.index()];
         let parent = thread.parent.filter(|parent| {
@@ -462,7 +463,7 @@ struct Writer<'a> {
     naps: BTreeMap<usize, u32>,
     /// Until this time the thread sleeps only to let other threads work.
     sleeps_for: Option<Timestamp>,
-    /// How long it takes until each thread of the program has had a CPU for a time slice.
+    /// Time until each thread of the program has had a CPU for a time slice (ns).
     round_ns: u64,
     sums: Sums,
 }

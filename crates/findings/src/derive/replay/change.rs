@@ -85,7 +85,8 @@ impl Edit {
         self.at_once.iter().any(|charge| charge.has(row))
     }
 
-    /// How long what ran in `from..to` of a thread would run there, and how long more on other CPUs (ns).
+    /// Time of a thread's run in `from..to` after the changes: on its own CPU, and additionally on other CPUs
+    /// (ns).
     pub(super) fn run_ns(&self, thread: ThreadId, (from, to): (u64, u64)) -> (u64, u64) {
         let whole = to.saturating_sub(from);
         let left = |is_spread: bool| -> f64 {

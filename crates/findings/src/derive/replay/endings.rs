@@ -61,7 +61,7 @@ pub(super) struct Told {
     pub deciders: Vec<ThreadId>,
 }
 
-/// How the threads of a program come to their ends.
+/// The way in which each thread of a program ends.
 #[derive(Clone, Debug, Default)]
 pub struct Endings {
     /// Threads that run until a stop request.
@@ -141,7 +141,7 @@ impl Endings {
     }
 }
 
-/// When `maker` waited for the ends of threads and processes, in order: by the kernel, or as its runtime does.
+/// Waits of `maker` for the ends of threads and processes, in time order, in the kernel or in its runtime.
 fn joins(facts: Facts, maker: ThreadId) -> Vec<Join> {
     let trace = facts.trace;
     let is_join = |slice: &Slice| {
@@ -224,7 +224,7 @@ fn drop_tied(facts: Facts, candidates: &mut BTreeMap<ThreadId, Told>) {
     }
 }
 
-/// A wait for what the kernel does, whichever thread it happens to do it on.
+/// Whether the wait is for work of the kernel, which may run on any thread.
 fn is_kernels(facts: Facts, slice: &Slice) -> bool {
     matches!(
         facts.roles.class_of_wait(facts.trace, slice),
@@ -281,7 +281,7 @@ fn timer_ns(trace: &Trace, thread: ThreadId, (from, to): (Timestamp, Timestamp))
 /// Work of threads, as far as stacks show.
 struct Works<'a> {
     trace: &'a Trace,
-    /// The stacks of each thread that was asked for.
+    /// Cached stacks by thread.
     known: BTreeMap<ThreadId, Vec<StackId>>,
 }
 

@@ -15,10 +15,10 @@ pub enum Grants {
     Fifo,
 }
 
-/// How a replay went.
+/// Result of a replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// How long it took (ns).
+    /// Length of the run (ns).
     pub wall_ns: u64,
     /// Thread time by class (ns). All running time is [`Class::Useful`].
     pub classes: [u64; CLASSES],
@@ -40,7 +40,7 @@ pub(super) const NEVER: u64 = u64::MAX;
 /// Ids from here on are other programs' runs.
 const OTHERS: u32 = 1 << 31;
 
-/// How long another program's thread keeps its CPU while others want it (ns): what Linux's scheduler gives at a time.
+/// Time slice of another program's thread while other threads are runnable (ns), as in Linux's scheduler.
 const OTHERS_QUANTUM_NS: u64 = 3_000_000;
 
 /// Time from a thread's decision to wait until it has left its CPU (ns). In some recordings a wakeup precedes
@@ -59,13 +59,13 @@ pub(super) struct Thread {
     /// Rest of the current run, and the part already done (ns).
     pub(super) left: u64,
     pub(super) done: u64,
-    /// Since when it runs, queues or waits.
+    /// Start of the current state.
     pub(super) since: u64,
-    /// When the run or the absence that it is in ends.
+    /// End of the current run or absence.
     pub(super) due: u64,
-    /// The same of a delay, in time in which a CPU is idle.
+    /// End of the current delay, in accumulated idle time.
     pub(super) lag: u64,
-    /// When the delay that it had last ends at the latest, and when in the recording it ended.
+    /// Latest end of the last delay, and its recorded end.
     latest: u64,
     lag_ended: Option<u64>,
     pub(super) on_cpu: bool,
@@ -73,7 +73,7 @@ pub(super) struct Thread {
     place: u32,
     /// Whether the thread has waited, and has not run since.
     pub(super) is_woken: bool,
-    /// Only another thread lets it go on.
+    /// Whether only another thread can let it continue.
     blocked: bool,
     /// Whether the thread has the highest priority and does not yield its CPU until it waits.
     pub(super) keeps: bool,
@@ -88,9 +88,9 @@ pub(super) struct Engine<'a> {
     pub(super) model: &'a Model,
     pub(super) grants: Grants,
     pub(super) now: u64,
-    /// When a run last ended.
+    /// End of the last run.
     last: u64,
-    /// When each thread was through.
+    /// End of each thread.
     ended: Vec<u64>,
     pub(super) threads: Vec<Thread>,
     /// Threads that are not through, and those of them that only another thread lets go on.
@@ -116,7 +116,7 @@ pub(super) struct Engine<'a> {
     pub(super) woken: Vec<u32>,
     /// The thread that waits for each signal, or [`SENT`].
     signals: Vec<u32>,
-    /// When each was sent.
+    /// Time at which each signal was sent.
     sent_at: Vec<u64>,
     /// Per barrier round: number of arrived members, and the last one of them.
     meetings: Vec<(u32, u32)>,
@@ -239,7 +239,7 @@ impl<'a> Engine<'a> {
         self.due.push(Reverse((thread.due, who)));
     }
 
-    /// Gives idle CPUs to those who want one.
+    /// Gives idle CPUs to runnable threads.
     pub(super) fn dispatch(&mut self) {
         while self.idle > 0
             && let Some(who) = self.first_ready()
@@ -285,7 +285,7 @@ impl<'a> Engine<'a> {
         self.due.push(Reverse((thread.due, who)));
     }
 
-    /// The same of another program's run.
+    /// The same for another program's run.
     fn piece_of_other(&mut self, who: u32) {
         self.due.push(Reverse((self.now.saturating_add(self.piece_ns_of_other(who)), who)));
     }

@@ -1,4 +1,4 @@
-//! How a model is run, on models of a few steps.
+//! Tests of the engine on models with a few steps.
 
 use super::*;
 
@@ -52,7 +52,7 @@ fn who_queues_has_not_begun_with_what_it_is_to_run() {
     assert_eq!(engine.reached(0), u64::from(MS), "it queues; before, it was away from 1 on");
     engine.threads[0].on_cpu = true;
     assert_eq!(engine.reached(0), 9 * u64::from(MS));
-    // Nor with the lock that it got, which is done when it runs.
+    // The same for a lock that the thread got, which it takes when it runs.
     let model =
         self::model(&[&[(Kind::Run, 0, 1), (Kind::Away, 1, 4), (Kind::Give, 9, 0), (Kind::Run, 9, 5)]]);
     let mut engine = Engine::new(&model, Grants::Recorded);

@@ -18,7 +18,7 @@ impl Engine<'_> {
         Some(far.min(follower.until))
     }
 
-    /// The same, if the thread is well behind that.
+    /// The same, if the thread is behind by more than the slack.
     fn pace_if_behind(&self, who: u32, at: u64) -> Option<u64> {
         let pace = self.pace(who)?;
         let is_told = self.model.followers[who as usize].as_ref().is_some_and(|one| pace == one.until);

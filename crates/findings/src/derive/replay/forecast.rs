@@ -13,7 +13,7 @@ use super::steps::Model;
 use crate::derive::class::CLASSES;
 use crate::derive::parallel;
 
-/// How long a run would take.
+/// Forecast of the length of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Forecast {
     /// As recorded (ns).
@@ -74,7 +74,7 @@ impl Replays {
         Replays { recorded, fifo, as_it_was, endings }
     }
 
-    /// How its threads come to their ends.
+    /// The way in which each thread ends.
     pub fn endings(&self) -> &Endings {
         &self.endings
     }
@@ -87,12 +87,12 @@ impl Replays {
         (ratio - 1.0).abs() <= ALIKE
     }
 
-    /// How long the replay in the recorded order took (ns).
+    /// Length of the replay in the recorded order (ns).
     pub fn wall_ns(&self) -> u64 {
         self.as_it_was.wall_ns
     }
 
-    /// The same, first come, first served (ns).
+    /// Length of the first-come-first-served replay (ns).
     pub fn fifo_ns(&self) -> u64 {
         self.fifo.wall_ns
     }
@@ -186,7 +186,8 @@ fn shortest_ns(model: &Model, edit: &Edit, wall: u64) -> u64 {
     without_taken.max(work.min(wall))
 }
 
-/// Forecasts the run without a cause of which it is not known how far its remedy goes: `least` and `most` are the ends.
+/// Forecasts the run without a cause whose remedy has an unknown effect, between the changes `least` and
+/// `most`.
 pub fn forecast_between(facts: Facts, least: &[Change], most: &[Change], unchanged: &Replays) -> Forecast {
     let (least, most) = (forecast(facts, least, unchanged), forecast(facts, most, unchanged));
     Forecast {

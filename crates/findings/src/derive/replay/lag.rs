@@ -1,4 +1,5 @@
-//! When a CPU was idle: what a thread then waited for one is the kernel's delay, not the lack of CPUs.
+//! Times in which a CPU was idle. A thread that waits for a CPU then is delayed by the kernel, not by a lack
+//! of CPUs.
 
 use holdup_events::{Timestamp, Trace};
 
@@ -51,7 +52,7 @@ impl Idle {
         }
     }
 
-    /// How long in `from..to` a CPU was idle (ns).
+    /// Time in `from..to` in which a CPU was idle (ns).
     pub fn within(&self, from: Timestamp, to: Timestamp) -> u64 {
         let place = |at: Timestamp| self.before(at.0.saturating_sub(self.start));
         place(to).saturating_sub(place(from))

@@ -11,8 +11,7 @@ use crate::derive::roles::Roles;
 use crate::derive::samples_of;
 use crate::derive::stacks::folding;
 
-/// Running time of which a part takes less time. Each moment counts with the sample of its thread that is nearest
-/// in time.
+/// Reduction of running time. Each moment is classified by the sample of its thread that is nearest in time.
 #[derive(Clone, Debug, Default)]
 pub struct Speed {
     /// By thread: share of the running time that is left, up to a time of the recorded clock (ns).
@@ -65,7 +64,7 @@ impl Speed {
         Speed::new(trace, left, |sample| roles.class_of_sample(sample) == class)
     }
 
-    /// All that a thread does takes `left` of its time, because other CPUs do the rest of it.
+    /// All work of a thread takes the share `left` of its time, because other CPUs do the rest.
     pub fn spread_thread(thread: ThreadId, left: f64) -> Speed {
         let mut speed = Speed { is_spread: true, ..Speed::default() };
         speed.insert(thread, vec![(u64::MAX, left as f32)]);
@@ -109,7 +108,7 @@ impl Speed {
         self.share
     }
 
-    /// Nothing is shorter.
+    /// Whether no time is reduced.
     pub fn is_empty(&self) -> bool {
         self.of_thread.is_empty()
     }
@@ -143,7 +142,7 @@ fn add(parts: &mut Vec<(u64, f32)>, until: u64, left: f32) {
     }
 }
 
-/// How long a thread ran in each step of the recording (ns).
+/// Running time of a thread in each step of the recording (ns).
 fn running_by_step(trace: &Trace, thread: ThreadId, step: u64) -> Vec<u64> {
     let mut ran = vec![0; (trace.wall().0 / step) as usize + 1];
     for slice in trace.slices.of(thread).filter(|slice| slice.state == ThreadState::Running) {

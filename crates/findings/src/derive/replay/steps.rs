@@ -18,7 +18,7 @@ pub(super) enum Kind {
     Lag,
     /// Has the highest priority when runnable, and keeps its CPU until it waits.
     Keep,
-    /// Gives up its CPU and queues for one.
+    /// Yields its CPU and queues for one.
     Requeue,
     /// Waits for signal `arg`, unless it was sent.
     Await,
@@ -30,16 +30,16 @@ pub(super) enum Kind {
     Meet,
     /// Takes lock `arg`, once it is free.
     Take,
-    /// Lets lock `arg` go.
+    /// Releases lock `arg`.
     Give,
 }
 
 /// One step. 16 bytes, because there are more steps than slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Step {
-    /// When it began in the recording (ns since its start).
+    /// Start in the recording (ns since its start).
     pub at: u64,
-    /// See [`Kind`].
+    /// Argument, by [`Kind`].
     pub arg: u32,
     /// Kind of step.
     pub kind: Kind,
@@ -60,9 +60,9 @@ pub(super) struct Follower {
 /// A thread that worked until a timer ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Timed {
-    /// Which.
+    /// The thread.
     pub thread: u32,
-    /// When it ended in the recording (ns since its start).
+    /// End in the recording (ns since its start).
     pub end: u64,
     /// Time that the changes take away from this thread (ns).
     pub taken_ns: u64,
@@ -74,15 +74,15 @@ pub struct Model {
     /// `of_thread[t]..of_thread[t + 1]` are the steps of thread `t`. Threads of other programs have none.
     pub(super) of_thread: Vec<u32>,
     pub(super) steps: Vec<Step>,
-    /// How many signals there are.
+    /// Number of signals.
     pub(super) signals: u32,
-    /// How long before the wait that they ended signals were sent, of those that were (ns).
+    /// By signal that was sent before the wait it ended: time between the two (ns).
     pub(super) leads: BTreeMap<u32, u64>,
     /// Number of members of each barrier.
     pub(super) meetings: Vec<u32>,
-    /// How many locks there are.
+    /// Number of locks.
     pub(super) locks: u32,
-    /// When other programs wanted a CPU, and for how long (ns), in time order.
+    /// CPU demand of other programs: time, and length (ns), in time order.
     pub(super) others: Vec<(u64, u64)>,
     /// By thread: the threads that run until a stop request. Empty if there are none.
     pub(super) followers: Vec<Option<Follower>>,
@@ -114,7 +114,7 @@ impl Model {
         }
     }
 
-    /// How many threads there are, foreign ones included.
+    /// Number of threads, including those of other programs.
     pub(super) fn threads(&self) -> u32 {
         self.of_thread.len().saturating_sub(1) as u32
     }
@@ -139,12 +139,12 @@ impl Model {
         (!self.timed.is_empty()).then(|| (sum / weights) as u64)
     }
 
-    /// How many steps there are.
+    /// Number of steps.
     pub fn len(&self) -> usize {
         self.steps.len()
     }
 
-    /// There is nothing to replay.
+    /// Whether there are no steps.
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }

@@ -30,7 +30,7 @@ pub(super) struct FrameRules {
 }
 
 impl FrameRules {
-    /// Asks of each distinct name once.
+    /// Evaluates each distinct name once.
     pub fn new(trace: &Trace, descriptors: &Descriptors) -> FrameRules {
         let functions = Patterns::new(descriptors, |rule| [&rule.leaf, &rule.any, &rule.within]);
         let modules = Patterns::new(descriptors, |rule| [&rule.leaf_module, &rule.module, &NO_PATTERNS]);
@@ -92,8 +92,8 @@ impl Matched {
 /// A rule has none of that kind.
 static NO_PATTERNS: Vec<String> = Vec::new();
 
-/// Patterns of all rules over one kind of name: those without a star by a look into a table. With each its rule, and
-/// which of the rule's lists it is in: leaf, any, within.
+/// Patterns of all rules for one kind of name. Patterns without `*` are in a hash table. Each has its rule,
+/// and its list in the rule: leaf, any, within.
 struct Patterns<'a> {
     literal: HashMap<&'a str, Vec<(u16, usize)>>,
     starred: Vec<(&'a str, u16, usize)>,

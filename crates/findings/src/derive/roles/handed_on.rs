@@ -38,7 +38,7 @@ impl Word {
         }
     }
 
-    /// The rule by which it is a lock, else [`NONE`].
+    /// Rule by which the word is a lock, or [`NONE`].
     fn rule(&self) -> u16 {
         let all: u64 = self.votes.values().sum();
         let told = self.votes.iter().filter(|(rule, _)| **rule != NONE);

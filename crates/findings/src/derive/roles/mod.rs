@@ -49,7 +49,7 @@ pub enum Basis {
 /// The roles of samples and waits.
 #[derive(Clone, Debug, Default)]
 pub struct Roles {
-    /// By which descriptors.
+    /// Descriptors that the roles are derived from.
     pub descriptors: Descriptors,
     on_cpu: SampleClasses,
     /// Facts reported by the runtimes themselves. They take precedence over stacks.
@@ -58,18 +58,18 @@ pub struct Roles {
     /// By party, then stack: of running threads, and of blocked ones. Empty where the party has no stack.
     running: Vec<Vec<u16>>,
     blocked: Vec<Vec<u16>>,
-    /// By wait: the rule that speaks for waits whose own stack does not.
+    /// By wait: the rule for waits without a stack of their own.
     word_says: Vec<u16>,
     /// The same for waits that ended by their own timeout, and the waits for which it differs.
     time_out_says: Vec<u16>,
     timed_out: HashSet<(ThreadId, Timestamp)>,
-    /// By wait: the rule by which some waits on it are for a lock, the one of the most time.
+    /// By wait: the rule with role `lock` that has the most time, if some waits on the word are for a lock.
     lock_words: Vec<u16>,
     /// By wait: the rule about the futex word's symbol.
     word_is: Vec<u16>,
-    /// By wait: the rule by which its word is a lock, since threads hand it on. Empty if there is none.
+    /// By wait: the rule by which its word is a lock that threads pass on. Empty if there is none.
     handed_on: Vec<u16>,
-    /// By thread: the rule about the function that it began with, which speaks for its waits without a stack.
+    /// By thread: the rule of its start function, used for its waits without a stack.
     began_with: Vec<u16>,
     /// By wait: it is a sleep.
     sleeps: Vec<bool>,
@@ -92,12 +92,12 @@ pub struct LoopCode {
 }
 
 impl Roles {
-    /// With the descriptors that come with this library.
+    /// With the built-in descriptors.
     pub fn built_in(trace: &Trace) -> Roles {
         Roles::derive(trace, &Descriptors::built_in())
     }
 
-    /// Asks all rules.
+    /// Evaluates all rules.
     pub fn derive(trace: &Trace, descriptors: &Descriptors) -> Roles {
         let parties = Parties::new(trace, descriptors);
         let mut roles = Roles {
@@ -327,7 +327,7 @@ impl Roles {
         trace.frames.iter().map(|frame| names.contains(&*plain_name(&frame.function))).collect()
     }
 
-    /// The rules about loops that only wait, ready to be asked.
+    /// Compiles the rules about spin loops.
     pub fn loop_code(&self, trace: &Trace) -> LoopCode {
         let mut asked = vec![0; self.descriptors.rules().count().div_ceil(64)];
         for (id, _) in self.descriptors.rules().enumerate().filter(|(_, (_, rule))| rule.on == On::Spin) {
@@ -365,7 +365,7 @@ impl Roles {
         self.parties.runtimes_of(process)
     }
 
-    /// The same, themselves.
+    /// The same as descriptors.
     pub fn runtimes_in(&self, process: ProcessId) -> impl Iterator<Item = &Runtime> {
         self.runtimes_of(process).iter().filter_map(|row| self.descriptors.runtimes().get(*row))
     }

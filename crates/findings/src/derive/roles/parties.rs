@@ -60,7 +60,7 @@ impl Parties {
         parties
     }
 
-    /// How many there are.
+    /// Number of parties.
     pub fn len(&self) -> usize {
         self.parties.len()
     }
@@ -126,7 +126,7 @@ impl Party {
     }
 }
 
-/// Rules of the runtimes that are present, as far as they ask for no other thread's name.
+/// Rules of the given runtimes, except rules for another thread name.
 fn rules_for(descriptors: &Descriptors, present: &[usize], name: Option<&String>) -> Vec<u16> {
     let fits = |rule: &Rule| {
         rule.thread.is_empty()
@@ -137,8 +137,8 @@ fn rules_for(descriptors: &Descriptors, present: &[usize], name: Option<&String>
     rules.map(|(id, _)| id as u16).collect()
 }
 
-/// Runtimes by process: of the files that are mapped there. A process of which no mapping is known has its parent's,
-/// else all that were found anywhere.
+/// Runtimes by process, from its mapped files. A process without known mappings gets those of its parent, or
+/// else all runtimes found in any process.
 fn runtimes_by_process(trace: &Trace, descriptors: &Descriptors) -> Vec<Vec<usize>> {
     let by_module = runtimes_by_module(trace, descriptors);
     let everywhere: BTreeSet<usize> = by_module.values().flatten().copied().collect();

@@ -92,7 +92,7 @@ impl Roles {
         [says(ended), says(timed_out), self.lock_among(&all)]
     }
 
-    /// The waits that timed out on words of which that makes a difference.
+    /// Timed-out waits on words for which the timeout changes the rule.
     fn those_timed_out(&self, trace: &Trace, words: &[u32]) -> HashSet<(ThreadId, Timestamp)> {
         let differ = |wait: usize| self.word_says[wait] != self.time_out_says[wait];
         if !(0..words.len()).any(differ) {

@@ -31,11 +31,11 @@ pub struct FunctionCost {
     pub module: String,
     /// Build id of the mapped binary. Empty if unknown.
     pub build_id: Vec<u8>,
-    /// Offset in the file at which the function begins, if it has a symbol.
+    /// Offset of the function's start in the file, if it has a symbol.
     pub start: Option<u64>,
     /// By offset in the binary's file. For a call, an offset within the call instruction.
     pub spots: BTreeMap<u64, Spot>,
-    /// All that the selection holds, of every function.
+    /// Total of the selection, over all functions.
     pub all: Tally,
 }
 
@@ -51,8 +51,8 @@ impl FunctionCost {
     }
 }
 
-/// Functions of a binary that `pattern` means (as [`super::Profile::find`] finds them), the one with the most own time first.
-/// A place without a symbol is asked for by its `file+0xoffset`: all such places of its binary are one row then.
+/// Functions of a binary that match `pattern` (like [`super::Profile::find`]), most own time first. A place
+/// without a symbol is named `file+0xoffset`. All such places of its binary are then one row.
 pub fn derive(trace: &Trace, selection: &Selection, pattern: &str) -> Vec<FunctionCost> {
     let wanted = wanted(trace, pattern);
     let mut functions: BTreeMap<(String, String), FunctionCost> = BTreeMap::new();
@@ -78,7 +78,7 @@ pub fn derive(trace: &Trace, selection: &Selection, pattern: &str) -> Vec<Functi
     list
 }
 
-/// Frames of user code that are meant.
+/// User frames that match the pattern.
 fn wanted(trace: &Trace, pattern: &str) -> BTreeSet<FrameId> {
     let ids = || (0..trace.frames.len() as u32).map(FrameId);
     let user = |id: &FrameId| trace.frames[id.index()].kind == FrameKind::User;
@@ -137,7 +137,7 @@ fn add(
     }
 }
 
-/// How many of the frames above (leaf first) were inlined at the frame's own place.
+/// Number of callee frames (leaf first) that were inlined at the frame's own place.
 fn same_place(trace: &Trace, above: &[FrameId], frame: &Frame) -> usize {
     let same = |id: &&FrameId| {
         let other = &trace.frames[id.index()];

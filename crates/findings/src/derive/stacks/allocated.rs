@@ -30,7 +30,7 @@ pub struct Site {
     pub file: String,
     /// Line that allocates most. 0 if unknown.
     pub line: u32,
-    /// All that it allocated.
+    /// Allocated memory.
     pub all: Amount,
     /// Memory that was not freed.
     pub live: Amount,
@@ -60,7 +60,7 @@ pub struct Around {
     pub callees: Vec<(Option<PlaceId>, Amount)>,
 }
 
-/// All of it, over a part of a recording.
+/// Allocations in a part of a recording.
 #[derive(Clone, Debug, Default)]
 pub struct Allocated {
     /// Sampling interval in bytes. For weights, the mean weight. 0 if nothing was sampled.
@@ -106,7 +106,7 @@ impl Allocated {
         sums.finish()
     }
 
-    /// Functions that a user means by `pattern`.
+    /// Functions that match `pattern`.
     pub fn find(&self, pattern: &str) -> BTreeSet<PlaceId> {
         find(&self.places, self.paths.iter().flat_map(|(path, _)| path), pattern)
     }

@@ -40,7 +40,7 @@ impl Ends {
         cut
     }
 
-    /// Both together.
+    /// Sum of both.
     pub fn merged(&self, other: &Ends) -> Ends {
         let mut sum = self.clone();
         for (end, count) in other.all() {
@@ -50,7 +50,7 @@ impl Ends {
     }
 }
 
-/// Of a recording.
+/// Ends of the stacks of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Completeness {
     /// Stacks of on-CPU samples.

@@ -24,7 +24,7 @@ enum Verb {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     verb: Verb,
-    /// Pattern of the binary's file name, if asked for.
+    /// Pattern of the binary's file name, if the rule has one.
     file: Option<String>,
     function: String,
 }
@@ -120,7 +120,7 @@ impl Folding {
         Folding { no_inlined: true, ..self }
     }
 
-    /// The built-in rules, each with the reason why it is there.
+    /// The built-in rules, each with its reason.
     pub fn table() -> &'static [(&'static str, &'static str)] {
         BUILT_IN
     }

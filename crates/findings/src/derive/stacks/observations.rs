@@ -35,16 +35,16 @@ pub struct Selection {
     pub classes: [bool; CLASSES],
     /// Selected threads. `None` selects all threads of the program.
     pub threads: Option<Vec<ThreadId>>,
-    /// From when on.
+    /// Start of the selected time.
     pub from: Timestamp,
-    /// Until when.
+    /// End of the selected time.
     pub to: Timestamp,
     /// Descriptors of runtimes, for the classes that only a runtime's own code identifies.
     pub descriptors: Descriptors,
 }
 
 impl Selection {
-    /// All of it.
+    /// The whole recording.
     pub fn all() -> Selection {
         Selection {
             classes: [true; CLASSES],
@@ -55,7 +55,7 @@ impl Selection {
         }
     }
 
-    /// The same part, but only these classes.
+    /// The same selection, limited to the classes that `wanted` accepts.
     pub fn only(&self, mut wanted: impl FnMut(Class) -> bool) -> Selection {
         let mut narrowed = self.clone();
         for class in Class::ALL {
@@ -92,9 +92,9 @@ pub enum Basis {
 pub struct Observation {
     /// Thread that the time belongs to.
     pub thread: ThreadId,
-    /// Of which class.
+    /// Class of the time.
     pub class: Class,
-    /// Blocked: for what.
+    /// Reason of the wait, for blocked time.
     pub reason: WaitReason,
     /// The stack. [`StackId::NONE`] for time without a stack.
     pub stack: StackId,
@@ -132,7 +132,7 @@ impl Default for Observation {
     }
 }
 
-/// All that was observed of a selection.
+/// All observations of a selection.
 #[derive(Clone, Debug, Default)]
 pub struct Observed {
     /// By thread, class, time. Their weights sum to `total_ns`.
@@ -147,14 +147,14 @@ pub struct Observed {
     pub untimed: bool,
     /// Blocked slices.
     pub slices: u64,
-    /// How many of them have a stack.
+    /// Number of blocked slices with a stack.
     pub slices_with_stack: u64,
     /// Whether some stacks of blocked slices represent other slices.
     pub slices_sampled: bool,
     /// Waits with a stack that a thread of the program ended. Only counted if wakers were requested, like
     /// `wakers_with_stack`.
     pub wakers: u64,
-    /// How many of them have their waker's stack.
+    /// Number of these waits with their waker's stack.
     pub wakers_with_stack: u64,
     /// Whether some wakers' stacks represent other wakeups.
     pub wakers_sampled: bool,
@@ -267,7 +267,7 @@ impl Stratum {
 #[derive(Default)]
 struct Alike {
     seen: Vec<Seen>,
-    /// Threads of which no stack was taken, with their time (ns).
+    /// Threads without a stack, with their time (ns).
     unseen: Vec<(ThreadId, u64)>,
 }
 
@@ -307,7 +307,7 @@ impl Alike {
     }
 }
 
-/// Gives each sample the same length instead of the threads' times, which are unknown.
+/// Gives each sample the same length, because the threads' running time is unknown.
 fn show_samples(walk: &Walk, parts: &mut [Part]) {
     let Walk { trace, selection, .. } = *walk;
     for part in parts {

@@ -15,24 +15,24 @@ use crate::derive::class::{CLASSES, Class};
 pub struct StackUse {
     /// The thread.
     pub thread: ThreadId,
-    /// Of which class.
+    /// Class of the time.
     pub class: Class,
-    /// Blocked: for what.
+    /// Reason of the wait, for blocked time.
     pub reason: WaitReason,
     /// The recorded stack.
     pub stack: StackId,
     /// Row of [`Profile::paths`]: the stack as folded.
     pub path: usize,
-    /// How much.
+    /// Time, with its error.
     pub tally: Tally,
 }
 
 /// A function's own time and its time with all that it called.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FlatRow {
-    /// Which.
+    /// The function.
     pub place: PlaceId,
-    /// In itself.
+    /// Time in the function itself.
     pub own: Tally,
     /// Time in the function and in its callees. A recursive function counts once.
     pub cumulated: Tally,
@@ -58,7 +58,7 @@ pub struct Profile {
     pub paths: Vec<Vec<PlaceId>>,
     /// By thread, class, reason, stack.
     pub stacks: Vec<StackUse>,
-    /// All of it together.
+    /// Total of all stacks.
     pub all: Tally,
     /// Markers for time without a stack, by class.
     pub(super) bare: [Option<PlaceId>; CLASSES],
@@ -148,7 +148,7 @@ impl Profile {
         Neighbours { callers: self.ranked(callers), callees: self.ranked(callees) }
     }
 
-    /// Time of the stacks that hold one of `of` (of all, if `None`), by thread, the most first.
+    /// Time by thread of the stacks that contain one of `of` (of all stacks if `None`), largest first.
     pub fn by_thread(&self, of: Option<&BTreeSet<PlaceId>>) -> Vec<(ThreadId, Tally)> {
         let mut sums: BTreeMap<ThreadId, Tally> = BTreeMap::new();
         for used in self.stacks.iter().filter(|used| self.holds(used, of)) {
@@ -159,7 +159,7 @@ impl Profile {
         rows
     }
 
-    /// The same by class, in the order of reports.
+    /// The same by class, in report order.
     pub fn by_class(&self, of: Option<&BTreeSet<PlaceId>>) -> Vec<(Class, Tally)> {
         let mut sums: BTreeMap<Class, Tally> = BTreeMap::new();
         for used in self.stacks.iter().filter(|used| self.holds(used, of)) {

@@ -15,11 +15,11 @@ struct Part {
 /// Time that a set of stacks represents, with its error.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Tally {
-    /// How much (ns).
+    /// Time (ns).
     pub ns: u64,
     /// On-CPU samples in it.
     pub samples: u64,
-    /// Blocked slices in it whose stack was taken.
+    /// Blocked slices in it with a recorded stack.
     pub slices: u64,
     on_cpu: Part,
     blocked: Part,
@@ -60,7 +60,7 @@ impl Tally {
         }
     }
 
-    /// Nothing in it was estimated.
+    /// Whether nothing in it was estimated.
     pub fn is_exact(&self) -> bool {
         self.on_cpu.ns + self.blocked.ns == 0.0
     }

@@ -34,13 +34,13 @@ pub struct Node {
 pub struct Tree {
     /// All nodes.
     pub nodes: Vec<Node>,
-    /// Where it begins, the most time first.
+    /// Root nodes, most time first.
     pub roots: Vec<usize>,
 }
 
 impl Tree {
-    /// The tree of a profile. With `focus`, of paths that hold one of these: from its outermost call on,
-    /// or up to it. A path upwards without `focus` begins at the leaf.
+    /// Tree of a profile. With `focus`, only paths that contain one of these functions, from its outermost
+    /// call on or up to it. An upward tree without `focus` begins at the leaf.
     pub fn derive(profile: &Profile, direction: Direction, focus: Option<&BTreeSet<PlaceId>>) -> Tree {
         let mut growing = Growing::default();
         for (row, tally) in profile.by_path() {

@@ -82,7 +82,7 @@ struct Like {
 #[derive(Default)]
 struct Stratum {
     total_ns: u64,
-    /// Waits of which no waker's stack was taken.
+    /// Waits without a waker's stack.
     unseen: Vec<Observation>,
     /// The others, each with its wakeup and the start of its wait.
     seen: Vec<(Observation, Wakeup, Timestamp)>,
@@ -97,7 +97,7 @@ impl Stratum {
         }
     }
 
-    /// Divides the time among the waits whose waker's stack is there, without a remainder.
+    /// Divides the total time among the waits with a waker's stack, without a remainder.
     fn spread(self, like: &Like, chains: &mut Chains, sums: &mut Sums) {
         if self.seen.is_empty() {
             let path = chains.without_stack(like);
@@ -192,7 +192,7 @@ impl Chains<'_> {
         self.paths.intern(path)
     }
 
-    /// The path of a wait of which no wakeup is known.
+    /// Path of a wait without a recorded wakeup.
     fn unended(&mut self, row: usize, wait: &Slice) -> usize {
         let thread = &self.trace.threads[wait.thread.index()];
         let words = if thread.alive_at_end && wait.end >= thread.end {

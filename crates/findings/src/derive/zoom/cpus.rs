@@ -8,9 +8,9 @@ use crate::derive::timelines::{Stretch, Timeline};
 /// One CPU in one tile.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpuLane {
-    /// In the order of time, not overlapping. Idle time has none.
+    /// In time order, without overlaps. Idle time has no rows.
     pub rows: Vec<CpuRow>,
-    /// Nothing was merged.
+    /// Whether no stretches were merged.
     pub complete: bool,
 }
 
@@ -20,13 +20,13 @@ pub struct CpuRow {
     /// Start of the stretch, which may be before the tile. For merged stretches, the start of the first one
     /// or of the cell.
     pub start: Timestamp,
-    /// Likewise.
+    /// End of the stretch, by the same rule.
     pub end: Timestamp,
     /// Running thread or threads.
     pub who: Ran,
 }
 
-/// See [`CpuRow::who`].
+/// Content of [`CpuRow::who`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ran {
     /// A single thread.
@@ -44,7 +44,7 @@ pub fn cpu_lane(timeline: &Timeline, tile: &Tile) -> CpuLane {
     while let Some(stretch) = stretches.get(place) {
         let begins = stretch.start().max(tile.start);
         let limit = tile.cell_end(begins);
-        // A long stretch that begins in this cell is the last to do so.
+        // A long stretch that begins in this cell is the last one to begin there.
         let begun = stretches[place..].partition_point(|one| one.start() < limit);
         let is_long = stretches[place..].get(begun - 1).is_some_and(|one| length(one) >= tile.cell);
         let merged = if is_long { begun - 1 } else { begun };

@@ -20,7 +20,7 @@ pub enum Doing {
     Unknown,
 }
 
-/// How many there are.
+/// Number of states.
 pub const DOINGS: usize = 4;
 
 impl Doing {
@@ -50,25 +50,25 @@ const BYTES_MAX: usize = 64 << 20;
 /// One thread of the program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ThreadLook {
-    /// In all.
+    /// Total time by state.
     pub total: ByDoing,
-    /// How many slices it has.
+    /// Number of slices.
     pub slices: u64,
-    /// In each cell, with how many slices begin there.
+    /// Time by state in each cell, and the number of slices that begin there.
     pub cells: Vec<(ByDoing, u32)>,
 }
 
 /// Sums by thread and cell, before the whole trace is available.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FirstLook {
-    /// How long a cell is: of the tile of level 0, a power of two.
+    /// Length of a cell, a power of two.
     pub cell: Duration,
     /// By row of the trace's threads. Threads of other programs have no cells.
     pub threads: Vec<ThreadLook>,
 }
 
 impl FirstLook {
-    /// Nothing was seen yet of these threads.
+    /// Empty sums for these threads.
     fn begin(trace: &Trace) -> FirstLook {
         let targets = trace.threads.iter().filter(|thread| thread.target).count().max(1);
         let cell_max = Tiling::of(trace).base_ns() / CELLS as u64;
@@ -125,7 +125,7 @@ fn add(to: &mut ByDoing, from: &ByDoing) {
     to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
 }
 
-/// Takes slices as they are stored: each lasts until the next of its thread begins.
+/// Receives slices in storage order. Each lasts until the next slice of its thread begins.
 pub struct Stretch<'a> {
     trace: &'a Trace,
     look: &'a mut FirstLook,

@@ -17,7 +17,7 @@ use crate::derive::timelines::Timelines;
 struct Part {
     class: Vec<u8>,
     marks: Vec<Mark>,
-    /// How many marks each thread has.
+    /// Number of marks of each thread.
     counts: Vec<u32>,
 }
 
@@ -77,14 +77,14 @@ fn add_thread((trace, roles): (&Trace, &Roles), thread: ThreadId, queues: &mut Q
             queues.add(&slice, &mut mark.queued);
         }
     }
-    // The mark before a slice that is not there yet would be asked for at the thread's end.
+    // The mark after the last slice is used at the thread's end.
     let rows = trace.slices.rows(thread).len();
     if rows > 0 && rows % STRIDE == 0 {
         part.marks.push(mark);
     }
 }
 
-/// The classes of one thread's slices, asked for in the order of time.
+/// Classes of one thread's slices, queried in time order.
 struct Colours<'a> {
     trace: &'a Trace,
     roles: &'a Roles,

@@ -9,9 +9,9 @@ use crate::derive::ledger::ByClass;
 /// One thread in one tile.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lane {
-    /// In the order of time, not overlapping.
+    /// In time order, without overlaps.
     pub rows: Vec<LaneRow>,
-    /// Nothing was merged.
+    /// Whether no slices were merged.
     pub complete: bool,
 }
 
@@ -20,7 +20,7 @@ pub struct Lane {
 pub struct LaneRow {
     /// Start of the slice, which may be before the tile. For merged slices, the start of the merged time.
     pub start: Timestamp,
-    /// Likewise. Merged slices may end in the cell behind the one that they began in.
+    /// End, by the same rule. Merged slices may end in the cell after the one that they began in.
     pub end: Timestamp,
     /// Class of the slice. For merged slices, the class with the most time.
     pub class: Class,
@@ -28,7 +28,7 @@ pub struct LaneRow {
     pub what: LaneWhat,
 }
 
-/// See [`LaneRow::what`].
+/// Content of [`LaneRow::what`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaneWhat {
     /// The slice of that row.
@@ -43,7 +43,7 @@ pub fn lane(trace: &Trace, zoom: &Zoom, thread: ThreadId, tile: &Tile) -> Lane {
     let mut lane = Lane { rows: Vec::new(), complete: true };
     let mut at = tile.start.max(walk.life.0);
     let to = tile.end.min(walk.life.1);
-    // The slice that covers `at` is the last to begin at or before it.
+    // The slice that covers `at` is the last one to begin at or before it.
     let mut place = walk.starts.partition_point(|start| *start <= at).saturating_sub(1);
     let mut sums: Option<(Timestamp, ByClass)> = None;
     while at < to && place < walk.len() {

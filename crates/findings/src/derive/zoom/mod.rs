@@ -30,7 +30,7 @@ use super::ledger::{ByClass, RunQueueSplit};
 use super::roles::Roles;
 use super::timelines::Timelines;
 
-/// Slices between two sums: a compromise of memory against steps per question.
+/// Number of slices between two prefix sums: a compromise between memory and steps per query.
 const STRIDE: usize = 64;
 
 /// Code of a slice that belongs to no class: a thread of others while it does not run.
@@ -43,7 +43,7 @@ const AWAKE: u8 = 0x80;
 pub struct Zoom {
     /// By row of the slices: [`NO_CLASS`] or a `Class as u8`, with or without [`AWAKE`].
     class: Vec<u8>,
-    /// Where each thread's marks begin.
+    /// First mark of each thread.
     marks_of_thread: Vec<u32>,
     marks: Vec<Mark>,
     /// Total steal time before each row of the steals (ns), with one more entry for the total.
@@ -108,12 +108,12 @@ impl<'a> Walk<'a> {
         self.starts.len()
     }
 
-    /// How many slices begin before `at`.
+    /// Number of slices that begin before `at`.
     fn place(&self, at: Timestamp) -> usize {
         self.starts.partition_point(|start| *start < at)
     }
 
-    /// The same, where at least `from` do, and not many more.
+    /// The same, searched from `from` upwards. At least `from` slices must begin before `at`.
     fn place_from(&self, from: usize, at: Timestamp) -> usize {
         let (mut low, mut step) = (from, 1);
         while low + step <= self.len() && self.starts[low + step - 1] < at {

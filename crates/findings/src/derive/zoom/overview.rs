@@ -63,7 +63,7 @@ impl Overview {
         out
     }
 
-    /// How the recording is cut.
+    /// Tiling of the recording.
     pub fn tiling(&self) -> &Tiling {
         &self.tiling
     }
@@ -83,7 +83,7 @@ fn count_cells(
     count: usize,
 ) -> Vec<ByClass> {
     let mut cells = vec![[0u64; CLASSES]; count];
-    // How many slices begin or end to cover whole cells there.
+    // Number of slices that begin or end to cover whole cells at each cell.
     let mut covers = vec![[0i32; CLASSES]; count + 1];
     let end = start + Duration(cell.0.saturating_mul(count as u64));
     for thread in threads.filter(|id| trace.threads[id.index()].target) {

@@ -20,14 +20,14 @@ pub struct SpanIndex {
 pub struct SpanLane {
     /// By depth, then time. Rows of one depth do not overlap.
     pub rows: Vec<SpanLaneRow>,
-    /// Nothing was merged.
+    /// Whether no spans were merged.
     pub complete: bool,
 }
 
 /// One span, or several that are too short to distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpanLaneRow {
-    /// How many spans are around it.
+    /// Number of spans around it.
     pub depth: u32,
     /// Start of the span, which may be before the tile. For merged spans, the start of the first one.
     pub start: Timestamp,
@@ -35,7 +35,7 @@ pub struct SpanLaneRow {
     pub end: Timestamp,
     /// Row of the trace's names. `None` for merged spans.
     pub name: Option<u32>,
-    /// How many.
+    /// Number of spans in the row.
     pub count: u32,
 }
 

@@ -2,11 +2,12 @@
 
 use holdup_events::{Duration, Timestamp, Trace};
 
-/// Cells of a tile: about half a screen, so that few tiles fill one and little is asked for in vain.
+/// Number of cells of a tile: about half a screen, so that a few tiles fill a screen and little is fetched in
+/// vain.
 pub const CELLS: usize = 512;
 const CELLS_LOG2: u32 = CELLS.ilog2();
 
-/// How a recording is cut.
+/// Division of a recording into tiles.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tiling {
     start: Timestamp,
@@ -22,7 +23,7 @@ pub struct Tile {
     pub level: u32,
     /// Number within the level, from the recording's start.
     pub index: u64,
-    /// From when.
+    /// Start.
     pub start: Timestamp,
     /// End. May be after the recording's end.
     pub end: Timestamp,
@@ -62,7 +63,7 @@ impl Tiling {
         Some(Tile { level, index, start, end, cell: Duration(length >> CELLS_LOG2) })
     }
 
-    /// How many tiles a level has.
+    /// Number of tiles of a level.
     pub fn tiles(&self, level: u32) -> u64 {
         self.wall.0.max(1).div_ceil(self.base_ns() >> level.min(self.level_max()))
     }
