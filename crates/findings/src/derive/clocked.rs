@@ -74,7 +74,8 @@ const EVENTS_PART: f64 = 0.1;
 /// Maximum running time of a poll, as a share of the sleep before it.
 const LOOK_RUN_MAX: f64 = 0.25;
 
-/// A housekeeper's running time, and its waits that others ended, are no more than these shares of its life, ...
+/// Maximum share of its life for a housekeeping thread's running time, and for its waits that others ended,
+/// ...
 const HOUSE_SHARE_MAX: f64 = 0.01;
 const HOUSE_WAITS_MAX: f64 = 0.25;
 /// ... wakes other threads after at most this share or this number of its sleeps, ...

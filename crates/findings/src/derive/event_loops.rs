@@ -32,7 +32,7 @@ const MOSTLY_MIN: f64 = 0.3;
 const CALLS_RARER: f64 = 4.0;
 /// Maximum share of the samples of long turns in the loop's syscalls (upper end of the 95 % interval).
 const CALLS_MAX: f64 = 0.04;
-/// Minimum number of samples in the loop's syscalls that the long turns would have if they were like the others.
+/// Minimum expected number of samples in the loop's syscalls, if the long turns were like the other turns.
 const CALLS_EXPECTED_MIN: f64 = 8.0;
 /// Minimum ratio of a loop's polls to its wakeups of the process's other threads, for threads that do not
 /// work for the loop.
@@ -58,7 +58,8 @@ pub struct HeldLoop {
     /// The program's function that ran in the long turns. `None` if only functions of the interpreter have
     /// names.
     pub function: Option<String>,
-    /// Where most of its samples are, of those functions that are not in nearly all of them, with the share (0 to 1).
+    /// Function with most of the samples, among the functions that are not in nearly all of them, with its
+    /// share (0 to 1).
     pub mostly_in: Option<(String, f64)>,
     /// Counted polls within the long turns.
     pub counted: Counted,
@@ -138,8 +139,8 @@ pub fn held(trace: &Trace) -> Vec<HeldLoop> {
     held
 }
 
-/// Whether the thread is the only event loop of its process and hardly wakes the process's other threads: these do not wait
-/// for its work.
+/// Whether the thread is the only event loop of its process and rarely wakes the process's other threads.
+/// Those threads then do not wait for its work.
 pub fn serves_alone(trace: &Trace, thread: ThreadId) -> bool {
     let process_of = |thread: ThreadId| trace.threads.get(thread.index()).map(|thread| thread.process);
     let process = process_of(thread);

@@ -23,7 +23,8 @@ pub struct FaultOrder {
     pub upwards: f64,
     /// Half the width of its 95 % interval.
     pub upwards_error: f64,
-    /// Pages that such a step goes on for each fault (counted by CPU, so that threads which share one make it less).
+    /// Mean length of such a step in pages per fault. Faults are counted by CPU, so threads that share a CPU
+    /// lower it.
     pub pages_each: f64,
 }
 

@@ -32,8 +32,8 @@ pub fn births(trace: &Trace) -> Births {
     births
 }
 
-/// Which samples are in the copying of an address space, or in taking down a copy that was hardly used: what `posix_spawn`
-/// does not need.
+/// Samples in the copying of an address space, or in tearing down a copy that was hardly used. `posix_spawn`
+/// needs neither.
 pub struct Copying<'a> {
     trace: &'a Trace,
     copies: Vec<bool>,

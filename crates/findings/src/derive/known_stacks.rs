@@ -46,7 +46,7 @@ impl<'a> KnownStacks<'a> {
         self.rows.iter().any(|row| here.contains(row))
     }
 
-    /// The kind that a stack of a process is of, the innermost, by its number. Another program's function may have such a name, too.
+    /// Number of the innermost kind on a process's stack. Another program's function may have the same name.
     pub fn of(&mut self, stack: StackId, process: ProcessId) -> Option<usize> {
         let KnownStacks { trace, of_frame, known, .. } = self;
         let kind = (*known

@@ -1,4 +1,5 @@
-//! Memory nodes (NUMA): which threads run on which, how busy the nodes' CPUs are, and how far threads move between CPUs.
+//! NUMA nodes: the threads on each node, the use of the nodes' CPUs, and the distance of migrations between
+//! CPUs.
 
 use std::collections::BTreeMap;
 

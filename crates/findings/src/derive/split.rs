@@ -209,7 +209,8 @@ impl Split {
             return SplitErrors { samples: 0, error_ns: [rest.borrowed_ns; PARTS] };
         }
         let error = |part: usize| {
-            // Most programs collect no garbage and do not spin: where no sample is of it, there is no doubt to show.
+            // Most programs neither collect garbage nor spin. Without samples of a class, its error is not
+            // shown.
             let is_seen =
                 rest.program.parts[part] > 0 || matches!(Class::ON_CPU[part], Class::Useful | Class::Kernel);
             let outside = if is_seen { rest.squared_error(part) } else { 0.0 };

@@ -110,7 +110,8 @@ const GHC: [&str; 7] = [
     "rts_evalIO",
 ];
 
-/// Functions of V8 that run for every program in JavaScript, in V8's own file (Node has all of its code in one).
+/// Prefix of V8 functions that run in every JavaScript program, in V8's own binary (Node has all its code in
+/// one binary).
 pub const V8_BUILTINS: &str = "Builtins_";
 
 /// Binaries of V8 and its bundled libraries. A program with V8 linked in also has functions of its own.
@@ -128,7 +129,8 @@ pub fn is_a_machine(module: &str) -> bool {
 /// Libraries of interpreters. Their functions are the only named functions of their programs.
 const INTERPRETERS: [&str; 4] = ["libruby", "libperl.", "libphp", "libR.so"];
 
-/// Whether that is the file of a machine, or an interpreter as a library: all that a program does is called from there.
+/// Whether the module is a virtual machine, or an interpreter as a library. All code of a program is called
+/// from there.
 pub fn runs_programs(module: &str) -> bool {
     let file = module.rsplit('/').next().unwrap_or("");
     is_a_machine(module) || INTERPRETERS.iter().any(|name| file.starts_with(name))

@@ -190,7 +190,8 @@ mod tests {
         let read = rates.by_number[&0];
         assert_eq!((read.counted, read.error_per_second), (4000, Some(0.0)));
         assert!((read.per_second - 100_000.0).abs() < 1e-6);
-        // 50,000 and 150,000 a second in turn: deviations of 500 calls, √(4/3 · 4 · 500²) / 0.04 s, t of 3 degrees.
+        // Alternately 50,000 and 150,000 per second: deviations of 500 calls, √(4/3 · 4 · 500²) / 0.04 s, t
+        // with 3 degrees of freedom.
         let rates = derived((0..4).map(|window| row(window, 0, 500 + window % 2 * 1000)).collect());
         let error = rates.by_number[&0].error_per_second.unwrap();
         assert!((error / ((4.0f64 / 3.0 * 4.0).sqrt() * 500.0 / 0.04) - 3.1824).abs() < 1e-3, "{error}");

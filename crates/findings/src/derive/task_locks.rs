@@ -287,7 +287,7 @@ struct Named<'a> {
 }
 
 impl Named<'_> {
-    /// The program's own function nearest to the leaf, and the last of others' through which it comes to wait there.
+    /// The program's own function nearest to the leaf, and the library function through which it waits there.
     fn of(&mut self, stack: StackId) -> &(String, String) {
         let Named { trace, own, places, names } = self;
         names.entry(stack).or_insert_with(|| {

@@ -24,8 +24,8 @@ impl Stretch {
 /// Marks a node that is a lock.
 pub(super) const LOCK: u32 = 1 << 31;
 
-/// Merges `stretches` into such as do not overlap, sorted by node and time: work that is common to many waiters is
-/// then done once.
+/// Merges `stretches` into disjoint ones, sorted by node and time. Work that many waiters share is then done
+/// once.
 pub(super) fn merge(mut stretches: Vec<Stretch>) -> Vec<Stretch> {
     stretches.retain(|stretch| stretch.from < stretch.to && stretch.weight > 0);
     // The input has sorted runs (the waits of one thread each), which a stable sort exploits.

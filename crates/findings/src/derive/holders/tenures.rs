@@ -39,8 +39,8 @@ pub struct Tenures {
 }
 
 impl Tenures {
-    /// From all releases in any order. `owners` are those that locks' own words named last to threads that were not
-    /// woken by a release, and when.
+    /// From all releases in any order. `owners` are the last owners that a lock's word named to a thread that
+    /// no release woke, with the time.
     pub(super) fn new(
         locks: usize,
         mut rows: Vec<Tenure>,
@@ -114,7 +114,8 @@ impl Tenures {
     }
 }
 
-/// The time in which the heir of `one` was on its way to the lock, and `next`'s holder cannot have taken it yet.
+/// Time in which the next holder of `one` was woken but not running, and `next`'s holder cannot have acquired
+/// the lock yet.
 fn handed_over(trace: &Trace, one: &Tenure, next: &Tenure) -> Option<Tenure> {
     let from = one.until;
     let first = |thread: ThreadId, wanted: fn(&Slice) -> bool| {

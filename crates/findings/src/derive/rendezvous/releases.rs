@@ -10,15 +10,17 @@ use super::{Arrival, Meeting, Rendezvous, Site};
 use crate::derive::own_places::Places;
 use crate::derive::roles::Roles;
 
-/// Wakeups of one call follow each other within this (ns): a few microseconds each, more if its thread is interrupted.
+/// Maximum time between wakeups of one call (ns). A wakeup takes a few microseconds, more if its thread is
+/// interrupted.
 const GAP_MAX_NS: u64 = 200_000;
 /// Minimum number of releases. Fewer may be chance.
 const MEETINGS_MIN: usize = 3;
 /// Minimum share of releases that wake all sleepers. A barrier wakes all of them, but a few wakeups may be
 /// missing from the trace.
 const WHOLE_MIN: f64 = 0.9;
-/// Every member takes part in every release of a barrier. Some are missed: a wakeup is lost, or a thread came so late
-/// that it did not have to sleep. The idle threads of a pool take part only when there is work for them.
+/// Minimum mean share of releases in which a member takes part. At a barrier each member takes part in every
+/// release. Some are missed: a wakeup is lost, or a thread arrived so late that it did not sleep. Idle
+/// threads of a pool only take part when there is work for them.
 const ATTENDANCE_MIN: f64 = 0.75;
 
 /// Adds the barriers at which members sleep, with the members that spun instead of sleeping.

@@ -223,8 +223,8 @@ impl<'a> Engine<'a> {
         Some(self.now + idle_ns.saturating_sub(self.idle_ns))
     }
 
-    /// A delay passes while a CPU is idle that the thread does not get. Where none is, it is over at the latest when it was in
-    /// the recording: then it queues with the others.
+    /// A delay passes while any CPU is idle that the thread does not get. If no CPU is idle, it ends at the
+    /// latest after its recorded length. The thread then queues with the others.
     fn delay(&mut self, who: u32, step: Step) {
         let (thread, lag_ns) = (&mut self.threads[who as usize], u64::from(step.arg));
         let following = self.model.steps.get(thread.next as usize).filter(|_| thread.next < thread.end);

@@ -26,7 +26,7 @@ pub struct Forecast {
     pub high_ns: u64,
     /// By the recorded order, and first come, first served (ns).
     pub by_grants: [f64; 2],
-    /// By how much the replay with nothing changed differs from the recording: its length in terms of the recorded.
+    /// Length of the unchanged replay, relative to the recording.
     pub unchanged: f64,
     /// Thread time by class of the unchanged replay (ns). All running time is `Useful`.
     pub classes_before: [u64; CLASSES],

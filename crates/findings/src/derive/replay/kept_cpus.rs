@@ -1,4 +1,5 @@
-//! CPUs that threads keep, where in the recording they waited for them: what ran there instead does not run then.
+//! CPUs that threads keep instead of waiting for them as recorded. Work that ran there during these waits
+//! does not run then.
 
 use std::collections::BTreeMap;
 

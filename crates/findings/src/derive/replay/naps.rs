@@ -20,7 +20,7 @@ const LOOK_MAX: f64 = 0.05;
 /// Maximum number of deciders: the threads of the process that run most.
 const DECIDERS_MAX: usize = 64;
 
-/// The naps before waits that others ended with a signal (by row, in order): which signal would have ended each.
+/// Naps before waits that a signal ended, with the signal that would have ended each nap (by row, in order).
 pub(super) fn napped(trace: &Trace, thread: ThreadId, signalled: &[(u32, u32)]) -> BTreeMap<usize, u32> {
     let first = trace.slices.rows(thread).start;
     let mut naps = BTreeMap::new();

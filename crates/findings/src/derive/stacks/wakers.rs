@@ -163,8 +163,8 @@ impl Chains<'_> {
             .find(|slice| slice.state == ThreadState::Blocked)
     }
 
-    /// The path of a wait that `wakeup` ended: its own, and its wakers'. A waker's wait counts if it ended after
-    /// `since`, when the first wait began: only then the one waited for the other.
+    /// Path of a wait that `wakeup` ended: its own stack, and its wakers' stacks. A waker's wait counts if it
+    /// ended after `since`, the start of the first wait. Otherwise the first thread did not wait for it.
     fn path(&mut self, row: usize, wakeup: &Wakeup, since: Timestamp) -> usize {
         let mut path = self.paths.list[row].clone();
         let mut next = Some(*wakeup);

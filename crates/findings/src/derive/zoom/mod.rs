@@ -35,7 +35,7 @@ const STRIDE: usize = 64;
 
 /// Code of a slice that belongs to no class: a thread of others while it does not run.
 const NO_CLASS: u8 = 0x7f;
-/// Added to the code of a slice that has the colour of a wait, but ran: it waited at a collector's barrier, awake.
+/// Flag in the code of a slice that ran but has the colour of a wait: it spun at a collector's barrier.
 const AWAKE: u8 = 0x80;
 
 /// The class of each slice, and sums of them.
