@@ -24,7 +24,8 @@ pub fn is_sync_call(number: i32) -> bool {
 }
 
 /// Whether the result is a number of bytes read from or written to a descriptor. True for `read`, `write`,
-/// `pread64`, `pwrite64`, `readv`, `writev`, `sendto`, `recvfrom`, `sendmsg`, `recvmsg`, `preadv`, `pwritev`.
+/// `pread64`, `pwrite64`, `readv`, `writev`, `sendto`, `recvfrom`, `sendmsg`, `recvmsg`, `preadv`, `pwritev`,
+/// `preadv2`, `pwritev2`.
 pub fn moves_bytes(number: i32) -> bool {
     matches!(number, 0 | 1 | 17..=20 | 44..=47 | 295 | 296 | 327 | 328)
 }
