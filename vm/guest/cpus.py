@@ -15,7 +15,7 @@ START_SECONDS = 300
 GROUPS = "/sys/fs/cgroup"
 GROUP = f"{GROUPS}/holdup-cpus"
 GROUP_CPUS = [0, 4]
-# Of the machine's memory, for maps and rings with all possible CPUs.
+# Maximum memory for maps and rings with all possible CPUs (MiB).
 MEMORY_MAX_MIB = 1024
 
 

@@ -63,7 +63,7 @@ pub fn finding(scene: &Scene, rule: &'static str) -> Option<Finding> {
                 bytes(all),
                 bytes(rate as u64),
                 count(gc.lanes.len() as u64, "heap"),
-                if survived < HARDLY { "hardly any".to_owned() } else { percent(survived) }
+                if survived < HARDLY { "Hardly any".to_owned() } else { percent(survived) }
             ),
             format!(
                 "Allocating when collections began ({}): {}.",
@@ -86,9 +86,7 @@ pub fn finding(scene: &Scene, rule: &'static str) -> Option<Finding> {
         evidence: seen
             .seen
             .iter()
-            .map(|(thread, at)| {
-                Evidence::sample(*thread, *at, "collected because memory was needed".to_owned())
-            })
+            .map(|(thread, at)| Evidence::sample(*thread, *at, "triggered a collection".to_owned()))
             .collect(),
         advice: vec![
             format!(

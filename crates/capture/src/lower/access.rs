@@ -53,7 +53,7 @@ mod tests {
     fn it_says_whose_and_what_mends_it() {
         let text = explain(7, Some(0), 1000);
         assert!(text.starts_with("process 7 is user 0's and you are user 1000: permission denied"), "{text}");
-        assert!(text.ends_with("`sudo holdup attach 7` sees them"), "{text}");
+        assert!(text.ends_with("(`sudo holdup attach 7` sees them)"), "{text}");
         assert!(explain(7, Some(1000), 1000).contains("ptrace_scope"));
         for owner in [Some(0), Some(1000), None] {
             let text = explain(7, owner, ROOT);

@@ -54,8 +54,9 @@ impl Reader for Format {
         }
         if safepoints.unmeasured() > 0 {
             let count = safepoints.unmeasured();
-            missing
-                .push(format!("durations and pauses of {count} collections are not in it: -Xlog:gc* records them"));
+            missing.push(format!(
+                "durations and pauses of {count} collections are not in it: -Xlog:gc* records them"
+            ));
         }
         let told = safepoints.finish(SOURCE, sink)?;
         Ok(Facts {

@@ -91,10 +91,7 @@ impl Course {
         let info = packets::event(&header, &mut events)
             .filter(|(_, said)| *said == Said::Info)
             .and_then(|_| packets::Info::read(&header, &mut events))
-            .ok_or(ReadError::Broken {
-                what: "its first packet does not describe the program",
-                offset: 0,
-            })?;
+            .ok_or(ReadError::Broken { what: "its first packet does not describe the program", offset: 0 })?;
         if !(info.rate > 0.0 && info.rate <= 1.0 && matches!(info.word_bits, 32 | 64)) {
             return Err(ReadError::Broken { what: "its rate or its words' size is none", offset: 0 });
         }

@@ -99,7 +99,8 @@ fn samples_missing(file: &File<'_>, told: &Told) -> String {
         missing.push("no samples of a clock or of cycles".to_owned());
     }
     if told.is_untimed() {
-        missing.push("its samples are not proportional to time: running times cannot be estimated".to_owned());
+        missing
+            .push("its samples are not proportional to time: running times cannot be estimated".to_owned());
     } else if told.periods_vary {
         missing.push("its samples represent unequal times, counted as equal".to_owned());
     }

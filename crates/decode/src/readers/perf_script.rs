@@ -55,7 +55,8 @@ fn facts(text: Text<'_>, told: Told) -> Facts {
     if told.samples == 0 {
         missing.push("no samples of a clock or of cycles".to_owned());
     } else if told.is_untimed() {
-        missing.push("its samples are not proportional to time: running times cannot be estimated".to_owned());
+        missing
+            .push("its samples are not proportional to time: running times cannot be estimated".to_owned());
     } else if told.periods_vary {
         missing.push("its samples represent unequal times, counted as equal".to_owned());
     }
@@ -63,7 +64,8 @@ fn facts(text: Text<'_>, told: Told) -> Facts {
         missing.push(format!("{} samples of other events are left out", text.other_samples.get()));
     }
     if !text.has_processes {
-        missing.push("it has no process ids (perf script -F +pid): each thread counts as a process".to_owned());
+        missing
+            .push("it has no process ids (perf script -F +pid): each thread counts as a process".to_owned());
     }
     let sources = vec![
         SourceState {

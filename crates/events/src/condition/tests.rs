@@ -65,7 +65,7 @@ fn what_is_not_understood_is_said() {
         ("arg0 > --1", "'--1' is not a number"),
         ("arg0:s32 == 0xffffffff", "no s32 is 0xffffffff"),
         ("arg0:u32 > -1", "no u32 is -1"),
-        ("arg0:int > 1", "'int' is no type"),
+        ("arg0:int > 1", "'int' is not a type"),
         ("(arg0 > 1", "not closed"),
         ("arg0 > 1 arg1 > 1", "&& or ||"),
         ("arg0 > 1)", "')' is too much"),

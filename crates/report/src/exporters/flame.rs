@@ -97,8 +97,10 @@ fn words(trace: &Trace, options: &Options, graph: &Graph) -> Words {
     let mut subtitle =
         format!("{what}: {} of wall time {}", duration(graph.total_ns), duration(trace.wall().0));
     if options.against.is_some() {
-        subtitle
-            .push_str(&format!(", before {} (functions that disappeared are not shown)", duration(graph.before_total_ns)));
+        subtitle.push_str(&format!(
+            ", before {} (functions that disappeared are not shown)",
+            duration(graph.before_total_ns)
+        ));
     }
     if graph.hidden > 0 {
         subtitle.push_str(&format!(", {} boxes too small to see", graph.hidden));

@@ -92,7 +92,8 @@ impl<'a> Heap<'a> {
 
     fn limits(&self, negative: u64) -> String {
         let mut text =
-            "a heap profile: it has only sums by stack, estimated by the profiler, without times and threads".to_owned();
+            "a heap profile: it has only sums by stack, estimated by the profiler, without times and threads"
+                .to_owned();
         if self.columns.allocated.is_none() {
             text.push_str(", memory in use only, not all allocations");
         }

@@ -102,9 +102,7 @@ fn basis(view: &View, allocated: &Allocated) -> String {
         let lost = counted(lost, "record");
         text.push_str(&format!("{lost} of allocations and frees were lost: all figures are too low. "));
     }
-    text.push_str(
-        "±: 95 % confidence interval · kept: not freed · moved: freed by another thread.",
-    );
+    text.push_str("±: 95 % confidence interval · kept: not freed · moved: freed by another thread.");
     text
 }
 

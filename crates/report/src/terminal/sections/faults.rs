@@ -154,7 +154,9 @@ fn shootdowns(paging: &Paging) -> Vec<String> {
         lines.push(format!("  shootdowns were sent from: {}", calls.join(", ")));
         if paging.sending.samples > 0 {
             let (ns, error) = (duration(paging.sending.ns), duration(paging.sending.error_ns));
-            lines.push(format!("  sending them and waiting for acknowledgements took {ns} ± {error} (sampled)"));
+            lines.push(format!(
+                "  sending them and waiting for acknowledgements took {ns} ± {error} (sampled)"
+            ));
         }
     }
     let hit: Vec<String> = paging

@@ -33,7 +33,8 @@ pub(super) fn lines(view: &View) -> Vec<String> {
         counted(gc.minor, "minor collection"),
         counted(gc.major, "cycle")
     );
-    let stopped = format!("the world stopped {} times, {} in total", count(gc.stops), duration(gc.stopped_ns));
+    let stopped =
+        format!("the world stopped {} times, {} in total", count(gc.stops), duration(gc.stopped_ns));
     lines.push(match (gc.minor + gc.major, gc.stops) {
         (_, 0) => format!("  {runtimes}: {collections}."),
         // Probes at stops do not tell what each was for.
