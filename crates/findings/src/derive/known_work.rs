@@ -34,7 +34,7 @@ impl Known {
     /// As a sentence.
     pub fn said(&self) -> String {
         let (share, error) = (percent(self.share), percent(self.error));
-        format!("{share} ± {error} of the useful work {}.", self.what)
+        format!("In {share} ± {error} of the useful work, {}.", self.what)
     }
 }
 

@@ -100,7 +100,7 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
     let is_hint = idle > 0 && share >= ALL_BUT_ALONE_MIN && idle_cpus(scene) >= IDLE_MIN;
     let beside = || Beside {
         said: format!(
-            "{} of the runtime were idle during that time: their work was finished at once, or is computed only where its result is used.",
+            "The runtime had {} idle during that time: their work was finished at once, or is computed only where its result is used.",
             count(idle, "worker")
         ),
         note: "works while the runtime's other workers are idle",

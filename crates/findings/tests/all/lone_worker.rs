@@ -115,6 +115,6 @@ fn a_runtimes_workers_that_have_nothing_to_do_are_a_hint() {
     };
     let (sure, said) =
         hint("runtime.mcall;runtime.schedule;runtime.findRunnable;runtime.stopm").expect("told");
-    assert!(sure == Confidence::Low && said.starts_with("1 worker of the runtime were idle"), "{said}");
+    assert!(sure == Confidence::Low && said.starts_with("The runtime had 1 worker idle"), "{said}");
     assert_eq!(hint("start_thread;pool_wait"), None);
 }
