@@ -1,15 +1,15 @@
-//! Damaged tables of a recording, and what is missing because of each.
+//! Damaged tables of a recording, and the data missing because of each.
 
 use holdup_events::Trace;
 use holdup_events::recording::TABLES;
 use serde_json::{Value, json};
 
-/// Reason of the loss that stands for a table that cannot be read.
+/// Reason of the loss that represents an unreadable table.
 const UNREADABLE: &str = "unreadable";
-/// Reason of the loss that stands for a table whose rows contradict another table or their own order.
+/// Reason of the loss that represents a table whose rows contradict another table or their own order.
 const CONTRADICTORY: &str = "contradictory";
 
-/// What is missing without a table.
+/// The data that is missing without a table.
 const MISSING: [(&str, &str); 28] = [
     ("processes", "names and parents of processes"),
     ("threads", "all threads, and so nearly all figures"),
@@ -44,11 +44,11 @@ const MISSING: [(&str, &str); 28] = [
 /// A damaged table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// Name of the table; its file is `NAME.parquet`.
+    /// Name of the table. Its file is `NAME.parquet`.
     pub table: &'static str,
-    /// Whether no row can be read; else rows contradict each other, and were corrected or left out.
+    /// Whether no row can be read. Otherwise rows contradict each other, and were corrected or left out.
     pub unreadable: bool,
-    /// What is missing because of it.
+    /// The data missing because of it.
     pub missing: &'static str,
 }
 
@@ -71,7 +71,7 @@ fn missing(table: &str) -> &'static str {
     MISSING.iter().find(|(name, _)| *name == table).map_or("", |(_, missing)| missing)
 }
 
-/// Whether a loss stands for a damaged table, not for events that were lost while recording.
+/// Whether a loss represents a damaged table, not events lost during the recording.
 pub(crate) fn is_damage(loss: &holdup_events::Loss) -> bool {
     let is_reason = [UNREADABLE, CONTRADICTORY].contains(&loss.reason.as_str());
     is_reason && TABLES.iter().any(|table| table.name == loss.source)

@@ -1,19 +1,19 @@
-//! What `holdup doctor` says, as text and JSON. Tries nothing itself: the rows are the caller's.
+//! Output of `holdup doctor`, as text and JSON. The caller runs the checks.
 
 use serde_json::{Value, json};
 
 use crate::text::{Style, Tint, clean, left, width, wrap};
 
-/// One thing that was tried.
+/// One check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DoctorRow {
-    /// Its name, kebab-case.
+    /// The name, kebab-case.
     pub name: String,
     /// How it went.
     pub status: DoctorStatus,
-    /// What was found, a sentence without its full stop.
+    /// The result, a sentence without its full stop.
     pub what: String,
-    /// The command that mends it; empty if there is none.
+    /// The command that fixes it. Empty if there is none.
     pub remedy: String,
 }
 
@@ -111,22 +111,23 @@ fn check(row: &DoctorRow, name_width: usize, style: &Style) -> Vec<String> {
     lines
 }
 
-/// What the kernel makes of one BPF program.
+/// The kernel's result for one BPF program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProgramRow {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Why it is not loaded; `None` if it is.
+    /// Why it is not loaded. `None` if it is.
     pub missing: Option<String>,
-    /// Instructions that the verifier followed (a kernel allows 1,000,000); 0 if the kernel does not say.
+    /// Instructions that the verifier followed (the kernel's limit is 1,000,000). 0 if the kernel does not
+    /// report them.
     pub verified_instructions: u32,
     /// Bytes of machine code.
     pub jited_bytes: u32,
-    /// How long verification took (µs); 0 if the kernel does not say.
+    /// Duration of the verification (µs). 0 if the kernel does not report it.
     pub verification_us: u64,
 }
 
-/// One line for each BPF program; missing ones with the reason.
+/// One line per BPF program, with the reason for missing ones.
 pub fn render_programs(rows: &[ProgramRow], style: &Style) -> String {
     let name_width = rows.iter().map(|row| width(&clean(&row.name))).max().unwrap_or(0).max(7);
     let mut lines = Vec::new();
@@ -165,7 +166,7 @@ pub fn render_programs(rows: &[ProgramRow], style: &Style) -> String {
     style.finish(&lines)
 }
 
-/// A figure, or a dash where the kernel does not say it.
+/// A figure, or a dash if the kernel does not report it.
 fn known(is_known: bool, figure: String) -> String {
     if is_known { figure } else { "-".to_owned() }
 }

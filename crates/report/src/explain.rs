@@ -1,4 +1,4 @@
-//! What `holdup explain` says: the list of rules, and a rule's manual page. Chooses none itself.
+//! Output of `holdup explain`: the list of rules, and a rule's manual page. The caller chooses the rules.
 
 use holdup_findings::rules::RuleInfo;
 use serde_json::{Value, json};

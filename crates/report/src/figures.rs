@@ -8,18 +8,19 @@ use holdup_findings::too_short::is_too_short;
 
 use crate::damage::is_damage;
 
-/// What was lost, by source.
+/// Lost events by source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LossFigures {
     /// Events lost of all sources.
     pub events: u64,
-    /// The same by source; 0 where only a span of time is known.
+    /// The same by source. 0 if only a time span is known.
     pub by_source: BTreeMap<String, u64>,
     /// Losses of which no number is known.
     pub uncounted: u64,
 }
 
-/// Adds up the losses. A source's own count and its rows tell of the same events: the greater holds.
+/// Adds up the losses. A source's own count and its rows describe the same events, so the greater number is
+/// used.
 pub(crate) fn loss(trace: &Trace) -> LossFigures {
     let mut figures = LossFigures::default();
     for loss in trace.losses.iter().filter(|loss| !is_damage(loss)) {
@@ -58,8 +59,8 @@ pub(crate) fn cost_share(trace: &Trace) -> Option<f64> {
     of_machine(trace, cost_cpu_ns(trace)).filter(|_| !is_too_short(trace))
 }
 
-/// What a recording that cost more than its budget (percent of the CPUs) would have cost without stacks (ns): nothing
-/// that a budget can leave out. `None`: it kept to the budget, or had none.
+/// For a recording that exceeded its budget: returns the budget (percent of the CPUs) and the cost without
+/// stacks (ns), which a budget cannot reduce. `None` if it kept to the budget, or had none.
 pub(crate) fn over_budget(trace: &Trace) -> Option<(f64, u64)> {
     let cost = &trace.manifest.cost;
     let all_ns = cost_cpu_ns(trace);
@@ -68,13 +69,13 @@ pub(crate) fn over_budget(trace: &Trace) -> Option<(f64, u64)> {
     (budget > 0.0 && share * 100.0 > budget).then(|| (budget, all_ns.saturating_sub(cost.stacks_cpu_ns)))
 }
 
-/// `ns` of CPU time as a share of all that the machine's CPUs had to give; `None` if nothing is known of them.
+/// `ns` of CPU time as a share of the machine's total CPU time. `None` if that is unknown.
 pub(crate) fn of_machine(trace: &Trace, ns: u64) -> Option<f64> {
     let capacity = trace.wall().0 as f64 * f64::from(trace.manifest.host.cpus);
     (capacity > 0.0).then(|| ns as f64 / capacity)
 }
 
-/// Bytes of the recording a context switch; `None` without any.
+/// Bytes of the recording per context switch. `None` without any.
 pub(crate) fn bytes_per_switch(trace: &Trace) -> Option<f64> {
     let cost = &trace.manifest.cost;
     (cost.switches > 0).then(|| cost.bytes as f64 / cost.switches as f64)
@@ -101,7 +102,7 @@ const SIGNALS: [(i32, &str); 17] = [
     (31, "SIGSYS"),
 ];
 
-/// `signal 9 (SIGKILL)`; without a name for a rare one.
+/// Returns `signal 9 (SIGKILL)`. Rare signals have no name.
 pub(crate) fn signal(number: i32) -> String {
     match SIGNALS.iter().find(|(known, _)| *known == number) {
         Some((_, name)) => format!("signal {number} ({name})"),
@@ -109,7 +110,7 @@ pub(crate) fn signal(number: i32) -> String {
     }
 }
 
-/// The stable name of a rung.
+/// The stable name of a backend.
 pub(crate) fn rung_name(rung: Rung) -> &'static str {
     match rung {
         Rung::Bpf => "bpf",

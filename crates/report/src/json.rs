@@ -1,5 +1,5 @@
-//! The report as JSON. Keys are stable and documented in `docs/json.md`; times are whole nanoseconds.
-//! Decides nothing: every figure is the analysis's or the manifest's.
+//! The report as JSON. Keys are stable and documented in `docs/json.md`. Times are whole nanoseconds. All
+//! figures come from the analysis or the manifest.
 
 mod allocs;
 mod calls;
@@ -43,7 +43,7 @@ pub fn to_json(trace: &Trace, analysis: &Analysis) -> Value {
     to_json_with(trace, analysis, &StackAsk::default())
 }
 
-/// The same, with what is asked of stacks.
+/// Like [`to_json`], with a selection of stacks.
 pub fn to_json_with(trace: &Trace, analysis: &Analysis, stacks: &StackAsk) -> Value {
     let manifest = &trace.manifest;
     let derived = &analysis.derived;
@@ -115,7 +115,7 @@ pub fn to_json_with(trace: &Trace, analysis: &Analysis, stacks: &StackAsk) -> Va
     report
 }
 
-/// Whether it computes, and what to say of that; `share` is null where it does not.
+/// Whether the program computes, with advice. `share` is null if it does not.
 pub(crate) fn computes(trace: &Trace, analysis: &Analysis) -> Value {
     let computes = analysis.computes(trace);
     json!({
@@ -172,7 +172,7 @@ pub(crate) fn busiest(busiest: &Busiest) -> Value {
     })
 }
 
-/// What much of the useful work is.
+/// The known kind of most of the useful work.
 pub(crate) fn known_work(known: &Known) -> Value {
     json!({ "what": known.what, "advice": known.advice, "share": known.share, "error": known.error })
 }

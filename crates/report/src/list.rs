@@ -12,7 +12,7 @@ use crate::text::{Style, Tint, clean, left, right, width};
 pub struct Row {
     /// Where it is.
     pub path: String,
-    /// What was recorded, as one line.
+    /// The recorded command, as one line.
     pub command: String,
     /// When it began: Unix time in ns.
     pub started_unix_ns: u64,
@@ -22,11 +22,11 @@ pub struct Row {
     pub bytes: u64,
 }
 
-/// Of a command at least so much is shown, if it is as long.
+/// Minimum length to which a command is cut.
 const COMMAND_MIN: usize = 20;
 
-/// One line each, in the order given. Times are UTC. Names are never cut: they are what other commands are given. The folder that all
-/// are in is said once.
+/// One line each, in the given order. Times are UTC. Names are never cut, because other commands take them as
+/// arguments. A common folder of all recordings is printed once.
 pub fn render(rows: &[Row], style: &Style) -> String {
     if rows.is_empty() {
         return style.finish(&["No recordings here. `holdup run -- COMMAND` makes one.".to_owned()]);

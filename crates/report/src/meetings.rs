@@ -1,4 +1,4 @@
-//! Meetings and spinning as JSON. Formats only.
+//! Barriers, joins and spinning as JSON. Only formats.
 
 use holdup_events::{ThreadId, Trace};
 use holdup_findings::Analysis;

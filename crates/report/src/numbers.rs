@@ -15,7 +15,7 @@ pub fn seconds(ns: u64) -> String {
     }
 }
 
-/// A share (0 to 1) in percent with one decimal; small but not zero is `<0.1 %`.
+/// A share (0 to 1) in percent with one decimal. Small values above zero are `<0.1 %`.
 pub fn percent(share: f64) -> String {
     let value = share * 100.0;
     if value > 0.0 && value < 0.05 { "<0.1 %".to_owned() } else { format!("{value:.1} %") }
@@ -26,7 +26,7 @@ pub fn whole_percent(share: f64) -> String {
     format!("{:.0}", share * 100.0)
 }
 
-/// `part` of `whole` as a share; 0 of nothing.
+/// `part` of `whole` as a share. 0 if `whole` is 0.
 pub fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }

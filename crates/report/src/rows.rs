@@ -7,7 +7,8 @@ use crate::text::{Style, clean};
 /// A column: its name, and whether it holds numbers.
 pub type Heading = (String, bool);
 
-/// A table of rows. On a terminal, text gives way so that lines fit; if they cannot, or elsewhere, nothing is cut.
+/// A table of rows. On a terminal, text is cut so that lines fit. If they cannot fit, or without a terminal,
+/// nothing is cut.
 pub fn render(headings: &[Heading], rows: &[Vec<String>], (style, terminal): (&Style, bool)) -> String {
     let names: Vec<String> = headings.iter().map(|(name, _)| clean(name)).collect();
     let mut columns = Vec::with_capacity(names.len());
@@ -25,7 +26,7 @@ pub fn render(headings: &[Heading], rows: &[Vec<String>], (style, terminal): (&S
 const MOMENTS: &[&str] =
     &["start_ns", "end_ns", "at_ns", "due_ns", "freed_ns", "slice_start_ns", "start_unix_ns"];
 
-/// A whole number for people: its column's name says the unit.
+/// A whole number in readable form. Its column's name has the unit.
 pub fn whole(name: &str, value: i64) -> String {
     let magnitude = value.unsigned_abs();
     let sign = if value < 0 { "-" } else { "" };
@@ -62,7 +63,7 @@ enum Unit {
 const KEEPING_THE_UNIT: [&str; 9] =
     ["sum", "min", "max", "avg", "median", "percentile", "first_value", "last_value", "approx_median"];
 
-/// What stands in the name of an expression, and in no column's.
+/// Characters in the name of an expression, but in no column's name.
 const OPERATORS: [char; 13] = ['(', ')', '*', '/', '%', '<', '>', '=', '|', ',', '+', '&', '^'];
 
 /// The unit that ends a column's name, also where it stands in such a function: `sum(slices.duration_ns)`. A count, a quotient or a

@@ -1,4 +1,4 @@
-//! What is asked of stacks, and the JSON that answers. The terminal's answer is its section `stacks`.
+//! The selection of stacks, and its result as JSON. The terminal's form is the section `stacks`.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ pub enum Shape {
     Callers,
 }
 
-/// What is asked.
+/// The selection.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StackAsk {
     /// Which part of the recording.
@@ -31,7 +31,7 @@ pub struct StackAsk {
     pub classes_named: bool,
     /// Which frames are shown.
     pub folding: Folding,
-    /// Only what goes through this function, with its callers and callees.
+    /// Only stacks through this function, with its callers and callees.
     pub function: Option<String>,
     /// Only waits, each stack going on with the threads that ended it.
     pub wakers: bool,
@@ -41,11 +41,11 @@ pub struct StackAsk {
     pub share_min: f64,
     /// How much the program did, if allocations are to be divided by it.
     pub operations: Option<u64>,
-    /// What threads did is wanted step by step, too.
+    /// Whether to show each thread's steps over time, too.
     pub over_time: bool,
 }
 
-/// [`StackAsk::share_min`] if nothing is said.
+/// Default of [`StackAsk::share_min`].
 pub const SHARE_MIN: f64 = 0.005;
 
 impl Default for StackAsk {
@@ -64,7 +64,7 @@ impl Default for StackAsk {
     }
 }
 
-/// Groups of classes that one may name in place of each of them.
+/// Groups of classes that can be named instead of the single classes.
 pub const CLASS_GROUPS: [&str; 3] = ["on-cpu", "off-cpu", "all"];
 
 /// Classes of a list of names: `lock-wait,on-cpu`.
@@ -92,7 +92,7 @@ pub fn parse_classes(names: &str) -> Result<Selection, String> {
 }
 
 impl StackAsk {
-    /// The weighed stacks of a part of what is asked for.
+    /// The weighted stacks of a part of the selection.
     pub(crate) fn profile(&self, trace: &Trace, selection: &Selection) -> Profile {
         match self.wakers {
             true => wakers::derive(trace, selection, &self.folding),
@@ -100,7 +100,7 @@ impl StackAsk {
         }
     }
 
-    /// The functions that are asked for, if one is; empty if none of that name was seen.
+    /// The selected functions. Empty if no function of that name was seen.
     pub(crate) fn focus(&self, profile: &Profile) -> Option<BTreeSet<PlaceId>> {
         self.function.as_ref().map(|name| profile.find(name))
     }

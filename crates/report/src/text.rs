@@ -1,12 +1,12 @@
-//! Text as a terminal shows it: foreign names made harmless, widths, wrapping, colour.
-//! Knows nothing of what is reported.
+//! Text for a terminal: cleaning of foreign names, widths, wrapping, colour. Independent of the report's
+//! content.
 
-/// How to write for one reader. The caller knows the terminal; this crate never asks.
+/// Properties of the output. The caller determines them from the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
     /// ANSI colours may be used.
     pub colour: bool,
-    /// Columns; [`NARROWEST`] to [`WIDEST`] are used.
+    /// Number of columns, limited to [`NARROWEST`] to [`WIDEST`].
     pub width: usize,
     /// Names are never cut: the text goes into a file or a pipe, where another program reads them.
     pub whole: bool,
@@ -27,12 +27,12 @@ pub(crate) const TEXT_MIN: usize = 20;
 /// Columns of a line at most: longer lines of prose are hard to read.
 pub const WIDEST: usize = 120;
 
-/// What a coloured piece of text is.
+/// Colour of a piece of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tint {
     /// A heading.
     Heading,
-    /// What the eye should find first.
+    /// Most important.
     Strong,
     /// Secondary.
     Faint,
@@ -52,12 +52,12 @@ impl Style {
         self.width.clamp(NARROWEST, WIDEST)
     }
 
-    /// Columns that are left for a text behind a mark of `behind` columns; never fewer than [`TEXT_MIN`].
+    /// Columns left for a text after a mark of `behind` columns, at least [`TEXT_MIN`].
     pub(crate) fn columns_behind(&self, behind: usize) -> usize {
         self.columns().saturating_sub(behind).max(TEXT_MIN)
     }
 
-    /// At most `columns` of a text that holds names; all of it where names are whole.
+    /// Cuts a text with names to `columns`. Not if names must be complete.
     pub(crate) fn fit(&self, text: &str, columns: usize) -> String {
         if self.whole { text.to_owned() } else { cut(text, columns) }
     }
@@ -78,7 +78,7 @@ impl Style {
         format!("\x1b[{code}m{text}\x1b[0m")
     }
 
-    /// Lines as one text; without Unicode each other character becomes one ASCII character like it.
+    /// Joins lines to a text. Without Unicode, each other character becomes a similar ASCII character.
     pub(crate) fn finish(&self, lines: &[String]) -> String {
         let mut out = String::new();
         for line in lines {
@@ -206,8 +206,8 @@ pub fn shell_word(text: &str) -> String {
     }
 }
 
-/// Words in lines of at most `columns`, each line but the first begun with `indent` blanks.
-/// A word longer than a line is broken; a no-break space joins words.
+/// Wraps words at `columns`. Each line except the first is indented by `indent` blanks. A word longer than a
+/// line is broken. A no-break space joins words.
 pub(crate) fn wrap(text: &str, columns: usize, indent: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = String::new();
@@ -238,7 +238,7 @@ pub(crate) fn wrap(text: &str, columns: usize, indent: usize) -> Vec<String> {
 pub(crate) fn bar(share: f64, columns: usize) -> String {
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     let eighths = (share.clamp(0.0, 1.0) * columns as f64 * 8.0).round() as usize;
-    // What is there is seen.
+    // Any value above 0 is visible.
     let eighths = if share > 0.0 { eighths.max(1) } else { 0 };
     format!("{}{}", "█".repeat(eighths / 8), EIGHTHS[eighths % 8])
 }

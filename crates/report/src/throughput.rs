@@ -1,4 +1,5 @@
-//! Gains of a process that was attached to and still runs: there is no run that could be shorter, but more work in the same time.
+//! Gains for an attached process that continues to run: there is no run to shorten, but more work in the same
+//! time.
 
 use holdup_events::Trace;
 use holdup_findings::Finding;

@@ -64,7 +64,7 @@ fn signed(share: f64) -> String {
     if share < 0.0 { format!("-{}", percent(-share)) } else { percent(share) }
 }
 
-/// For programs; see docs/json.md.
+/// JSON form (docs/json.md).
 pub fn what_if_json(answer: &WhatIf) -> Value {
     let forecast = &answer.forecast;
     let (gain, low, high) = forecast.gain();

@@ -1,4 +1,5 @@
-//! The viewer's answers, on drawn recordings and in bad places: nobody there, thousands, hostile names.
+//! The viewer's responses, on generated recordings and edge cases: no thread, thousands of threads, hostile
+//! names.
 
 #[path = "viewer/part.rs"]
 mod part;
@@ -157,7 +158,7 @@ fn a_finding_leads_to_its_slices_and_why() {
     }
 }
 
-/// A runtime tells of two minor collections within a major one, and of its heap.
+/// A runtime reports two minor collections within a major one, and its heap.
 fn told() -> Viewer {
     use holdup_events::tables::{CounterRow, Lane, SpanKind, SpanRow, Spans, TellName};
     let mut trace = trace_of_lanes(BUSY).1;
@@ -311,7 +312,7 @@ fn a_recording_without_threads_is_a_page_all_the_same() {
     assert_eq!(unpacked(&page.html)["summary"]["wall_ns"], 0);
 }
 
-/// So many threads that switch now and then, in one process, with hostile names.
+/// This number of threads that switch now and then, in one process, with hostile names.
 fn crowd(threads: u32) -> Trace {
     let mut trace = Trace::default();
     trace.manifest.end_ns = 10_000_000;
@@ -414,7 +415,7 @@ fn one_file_holds_the_answers_and_loads_nothing() {
     assert!(page.html.contains("default-src 'none'; script-src 'sha256-"));
 }
 
-/// Every lane of the file leads down to tiles in which nothing is merged, unless it says what it left out.
+/// Every lane of the file leads down to tiles without merged slices, unless the omissions name it.
 #[test]
 fn a_file_with_room_is_complete() {
     let viewer = busy();

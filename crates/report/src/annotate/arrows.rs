@@ -1,4 +1,4 @@
-//! Branches drawn beside the listing: each in a lane of its own, the shortest nearest to the text.
+//! Branches as arrows next to the listing: each in a lane of its own, the shortest next to the text.
 
 use super::listing::Instruction;
 
@@ -20,8 +20,8 @@ pub(super) struct Arrows {
 }
 
 impl Arrows {
-    /// Arrows between instructions that are both shown. What needs more than `lanes_max` lanes is not drawn:
-    /// such a branch is in the text only.
+    /// Returns the arrows between instructions that are both shown, in at most `lanes_max` lanes. Other
+    /// branches only appear in the text.
     pub(super) fn of(instructions: &[Instruction], shown: &[usize], lanes_max: usize) -> Arrows {
         let mut row_of = vec![None; instructions.len()];
         for (row, index) in shown.iter().enumerate() {
@@ -59,7 +59,7 @@ impl Arrows {
         Arrows { row_of, arrows, lanes: taken.len() }
     }
 
-    /// What stands left of an instruction.
+    /// Returns the text to the left of an instruction.
     pub(super) fn at(&self, index: usize) -> String {
         let Some(row) = self.row_of.get(index).copied().flatten() else { return String::new() };
         let width = self.lanes * 2 + 2;
@@ -95,7 +95,7 @@ mod tests {
         let arrows = Arrows::of(&rows, &[0, 1, 2, 3, 4], 6);
         let drawn: Vec<String> = (0..5).map(|index| arrows.at(index)).collect();
         assert_eq!(drawn, ["╭──── ", "│ ╭─▶ ", "│ │   ", "│ ╰── ", "╰───▶ "]);
-        // Only one end is shown: nothing is drawn.
+        // With only one end shown, there is no arrow.
         assert_eq!(Arrows::of(&rows, &[0, 2], 6).at(0), "  ");
     }
 }

@@ -1,4 +1,4 @@
-//! Bytes to instructions, each with its cost; of an interpreted function, lines.
+//! Converts code to instructions with their cost. For an interpreted function, to lines.
 
 use holdup_events::tables::PYTHON_MODULE;
 use holdup_findings::derive::stacks::Spot;
@@ -9,15 +9,15 @@ use super::Annotation;
 /// One instruction, or a line.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Instruction {
-    /// In the file's own terms; of a line its number.
+    /// In the file's own terms. For a line, its number.
     pub address: u64,
-    /// As an assembler writes it; of a line what stands there.
+    /// As an assembler writes it. For a line, its source text.
     pub text: String,
     /// Where it jumps to, if that is within the function.
     pub target: Option<u64>,
     /// Source file and line, where known: only of instructions with a cost.
     pub place: Option<(String, u32)>,
-    /// What it cost.
+    /// The cost.
     pub cost: Spot,
 }
 
@@ -27,7 +27,7 @@ impl Instruction {
     }
 }
 
-/// The function is interpreted: what it costs is told by line.
+/// Whether the function is interpreted, so that its cost is by line.
 pub(super) fn is_by_line(annotation: &Annotation) -> bool {
     annotation.cost.module == PYTHON_MODULE
 }

@@ -1,6 +1,6 @@
-//! One function's instructions with their cost, where its branches go, and the source lines that are known; of a function that is
-//! interpreted, its lines.
-//! Reads nothing: code and sources are handed in, every figure is `derive::stacks::addresses`'.
+//! One function's instructions with their cost, the targets of its branches, and the known source lines. For
+//! an interpreted function, its lines. Reads no files: the caller provides code and sources, and
+//! `derive::stacks::addresses` all figures.
 
 mod arrows;
 mod listing;
@@ -19,17 +19,17 @@ pub struct MachineCode {
     pub offset: u64,
     /// Address of that byte in the file's own terms.
     pub address: u64,
-    /// What is there.
+    /// The code's bytes.
     pub bytes: Vec<u8>,
 }
 
-/// What is annotated, and what helps.
+/// The function to annotate, with its code and sources.
 pub struct Annotation<'a> {
     /// The function's cost.
     pub cost: &'a FunctionCost,
-    /// What it is called.
+    /// The title.
     pub title: &'a str,
-    /// Its code.
+    /// The code.
     pub code: &'a MachineCode,
     /// Name of the function that begins at an address.
     pub name_at: &'a dyn Fn(u64) -> Option<String>,
@@ -117,7 +117,7 @@ fn shown(instructions: &[Instruction], whole: bool) -> Vec<usize> {
     (0..instructions.len()).filter(near).collect()
 }
 
-/// What the figures' columns need to know of the whole.
+/// Sums of the whole function, for the columns of figures.
 struct Sums {
     own_ns: u64,
     /// Something was called: there is a column for it.
@@ -150,7 +150,7 @@ fn line(instruction: &Instruction, sums: &Sums, text: &str, style: &Style) -> St
     format!("{}{}", style.paint(tint, &figures), style.fit(text, room))
 }
 
-/// Where in the sources the next instructions are from, and what stands there.
+/// The source position of the next instructions, with its text.
 fn source_line(annotation: &Annotation, (file, number): (&str, u32), sums: &Sums, style: &Style) -> String {
     let text = (annotation.source)(file, number).unwrap_or_default();
     let name = file.rsplit('/').next().unwrap_or(file);

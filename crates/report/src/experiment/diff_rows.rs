@@ -1,5 +1,5 @@
-//! The tables of `holdup diff`: where the time went, locks, syscalls, functions, allocations; before, after, and whether the
-//! change is real.
+//! The tables of `holdup diff`: time by class, locks, syscalls, functions, allocations. Each has the values
+//! before and after, and whether the change is real.
 
 use holdup_findings::experiment::difference::{Basis, Figure, RowChange, Trend};
 use holdup_findings::experiment::{Experiment, Measure, Table};
@@ -25,7 +25,7 @@ const TABLES: [(Table, &str); 7] = [
     (Table::Wait, "PLACES, WAITING"),
 ];
 
-/// Where the time went, by class.
+/// Time by class.
 pub(super) fn ledger(diff: &Diff, page: &mut Page) {
     let rows = || diff.difference.rows.iter().filter(|row| row.table == Table::Ledger);
     let size = |row: &RowChange| row.main().a.max(row.main().b);
@@ -43,12 +43,12 @@ pub(super) fn ledger(diff: &Diff, page: &mut Page) {
     tell_undecided(undecided, page);
 }
 
-/// Whether the runs tell if it changed, or were too few to ask.
+/// Whether the runs show if it changed. Also true for figures without an interval.
 fn is_decided(figure: &Figure) -> bool {
     figure.trend != Trend::Unclear || figure.change.is_none()
 }
 
-/// Whether a row of several figures has one that says something. Figures without an interval belong to those with one.
+/// Whether a row has a decided figure. In rows with several figures, those without an interval do not count.
 fn has_decided(row: &RowChange) -> bool {
     let is_judged = |figure: &&Figure| figure.change.is_some();
     let mut judged = row.figures.iter().filter(is_judged).peekable();
@@ -91,7 +91,7 @@ pub(super) fn write(experiment: &Experiment, diff: &Diff, page: &mut Page) {
 
 fn rows(diff: &Diff, (table, title): (Table, &str), page: &mut Page) {
     let mut rows: Vec<&RowChange> = diff.difference.rows.iter().filter(|row| row.table == table).collect();
-    // The sum of a table is no change beside its parts: it comes first.
+    // The sum of a table comes first, because it is not a change of its own.
     let is_sum = |row: &RowChange| row.name.starts_with('(');
     let is_found = |row: &RowChange| row.figures.iter().any(|figure| figure.trend.is_change());
     let has_sum = matches!(table, Table::Allocation | Table::Collections);
@@ -106,7 +106,7 @@ fn rows(diff: &Diff, (table, title): (Table, &str), page: &mut Page) {
     page.heading(title);
     let single = table.measures().len() == 1;
     let mut columns = columns(diff);
-    // One run of each says nothing of most tables but what it was.
+    // With one run per command, most tables only have the values.
     if rows.iter().flat_map(|row| &row.figures).all(|figure| figure.change.is_none()) {
         columns.truncate(COLUMNS_WITHOUT_INTERVAL);
     }
@@ -139,7 +139,7 @@ fn columns(diff: &Diff) -> Vec<Column<'static>> {
     [Column::Text("")].into_iter().chain(figures).chain([Column::Text(last)]).collect()
 }
 
-/// What a figure below a row's name is called.
+/// Label of a figure below a row's name.
 fn label(table: Table, measure: Measure) -> &'static str {
     match (table, measure) {
         (Table::Lock, Measure::Time) => "  waited",
@@ -157,7 +157,7 @@ fn label(table: Table, measure: Measure) -> &'static str {
 fn cells(name: &str, figure: &Figure) -> Vec<String> {
     let said = |value: f64| amount(figure.measure, value);
     let relative = match figure.relative() {
-        // Where bytes are drawn, none may be some.
+        // With sampled bytes, 0 may be a small number.
         Some(relative) if figure.b > 0.0 || figure.measure == Measure::Bytes => change(relative),
         Some(_) => "gone".to_owned(),
         None if figure.b > 0.0 => "new".to_owned(),

@@ -1,4 +1,4 @@
-//! What was run, how often, and what else the machine did: what every answer rests on.
+//! The basis of every result: the commands, the number of runs, and the machine's other activity.
 
 use holdup_findings::experiment::surroundings;
 

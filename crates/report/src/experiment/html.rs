@@ -1,4 +1,4 @@
-//! An answer as one file for a browser, which asks nobody for anything.
+//! A result as one self-contained HTML file.
 
 use super::picture::escape;
 use super::{Answer, Picture, Shown};

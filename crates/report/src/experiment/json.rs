@@ -1,4 +1,4 @@
-//! An experiment as JSON; see docs/json-experiments.md.
+//! An experiment as JSON (docs/json-experiments.md).
 
 use holdup_findings::experiment::collections::{Collections, Part};
 use holdup_findings::experiment::compare::{Change, Estimate};

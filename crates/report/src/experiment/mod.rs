@@ -27,13 +27,13 @@ use crate::text::Style;
 use page::Page;
 pub use picture::Picture;
 
-/// What there is to say of an experiment.
+/// The result of an experiment.
 pub enum Answer {
     /// Two settings, or two recordings.
     Diff(Diff),
     /// Numbers of workers.
     Scale(Scaling),
-    /// Values of knobs; and which advice each setting but the baseline tries, if they do.
+    /// Values of knobs, with the trial of each setting except the baseline, if there are trials.
     Sweep(Sweep, Vec<Trial>),
     /// Memory layouts.
     Layout(Layout),
@@ -41,13 +41,13 @@ pub enum Answer {
     Sizes(Sizes),
 }
 
-/// Two things compared.
+/// A comparison of two commands or recordings.
 pub struct Diff {
-    /// What they are called.
+    /// Names of the two.
     pub names: (String, String),
-    /// What changed.
+    /// The changes.
     pub difference: Difference,
-    /// What collections have to do with it, if they have.
+    /// The effect of collections, if any.
     pub collections: Option<Collections>,
     /// Class by class over blocks of time, where there is one run of each.
     pub within: Vec<ClassChange>,
@@ -64,17 +64,17 @@ pub struct Diff {
 pub struct RowChoice {
     /// Rows of each table at most.
     pub max: usize,
-    /// Also rows of which the runs cannot tell whether they changed.
+    /// Whether to also show rows for which the runs do not show whether they changed.
     pub undecided: bool,
 }
 
-/// What is shown, of which runs.
+/// The result to show, with its runs.
 pub struct Shown<'a> {
-    /// What was run.
+    /// The runs.
     pub experiment: &'a Experiment,
     /// Where the runs are kept.
     pub set: Option<String>,
-    /// What they say.
+    /// The result.
     pub answer: &'a Answer,
 }
 
@@ -153,7 +153,7 @@ fn range(low: f64, high: f64) -> String {
     format!("{} to {}", change(low), change(high))
 }
 
-/// Of a comparison that takes more runs than are made unasked.
+/// Note about a comparison that needs more runs than are made automatically.
 fn beyond_reach(found: &Change, wanted: u32) -> String {
     // So many that the figure itself means little.
     let about = match wanted {

@@ -3,7 +3,7 @@
 use crate::terminal::table::{self, Column};
 use crate::text::{Style, Tint, clean, wrap};
 
-/// What is on it, from top to bottom.
+/// The parts of a page, from top to bottom.
 #[derive(Default)]
 pub(super) struct Page {
     parts: Vec<Part>,
@@ -32,17 +32,17 @@ impl Page {
         self.parts.push(Part::Text(clean(&text.into())));
     }
 
-    /// What only matters on a second look.
+    /// Adds a secondary remark.
     pub fn faint(&mut self, text: impl Into<String>) {
         self.parts.push(Part::Faint(clean(&text.into())));
     }
 
-    /// What comes next.
+    /// Adds the heading of the next part.
     pub fn heading(&mut self, text: &str) {
         self.parts.push(Part::Heading(text.to_owned()));
     }
 
-    /// Rows below headings; nothing if there is no row.
+    /// Adds a table with headings. Adds nothing without rows.
     pub fn table(&mut self, columns: &[Column<'static>], rows: Vec<Vec<String>>) {
         let rows: Vec<Vec<String>> =
             rows.into_iter().map(|row| row.iter().map(|cell| clean(cell)).collect()).collect();
@@ -123,7 +123,7 @@ fn markdown_table(columns: &[Column], rows: &[Vec<String>]) -> String {
     out
 }
 
-/// What Markdown would take for its own.
+/// Escapes Markdown's special characters.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {

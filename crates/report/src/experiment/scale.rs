@@ -96,7 +96,7 @@ fn interval(point: &ScalePoint) -> String {
     }
 }
 
-/// A bar for each number of workers; the ideal is marked.
+/// A bar for each number of workers, with a mark for the ideal.
 fn plot(scaling: &Scaling) -> Vec<String> {
     let most = scaling.points.iter().map(|point| 1.0 + point.speedup.relative);
     let ideal = |point: &ScalePoint| f64::from(point.workers) / first_workers(scaling);
@@ -156,7 +156,7 @@ fn law(scaling: &Scaling, page: &mut Page) {
     }
 }
 
-/// Why there is no law, and what it takes.
+/// Returns why no law was fitted, and what it would need.
 fn not_fitted(scaling: &Scaling) -> String {
     let list = |numbers: &[u32]| numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
     let carrying = scaling.carrying.len();

@@ -1,4 +1,4 @@
-//! `holdup sweep` and `holdup try`: each setting against the baseline; layouts; sizes.
+//! `holdup sweep` and `holdup try`: settings against the baseline, layouts, sizes.
 
 use holdup_findings::experiment::compare::Verdict;
 use holdup_findings::experiment::layout::Layout;
@@ -128,7 +128,7 @@ fn cells(shown: &Shown, row: &SweepRow, trials: &[Trial]) -> Vec<String> {
     ]
 }
 
-/// There is no round in which it and the baseline both succeeded: what is known is its own.
+/// Row of a setting without a round in which it and the baseline both succeeded. It only has its own mean.
 fn unpaired(shown: &Shown, row: &SweepRow) -> Vec<String> {
     let values = shown.experiment.values(row.setting);
     let mean = values.iter().sum::<f64>() / values.len().max(1) as f64;

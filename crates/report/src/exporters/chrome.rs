@@ -1,7 +1,7 @@
-//! The Trace Event Format, as chrome://tracing, Perfetto and speedscope read it: what each thread did by the ledger's
-//! classes, what runtimes and the program told (spans, counters, marks), who woke whom, stacks where threads blocked and were
-//! sampled. Times are microseconds since the recording's start. Events are written one by one, in no order of time: readers
-//! sort.
+//! The Trace Event Format of chrome://tracing, Perfetto and speedscope. It has each thread's classes of time,
+//! spans, counters and marks of runtimes and the program, wakeups, and stacks of blocking and sampled
+//! threads. Times are microseconds since the recording's start. Events are not in time order: importers sort
+//! them.
 
 use std::io::{self, Write};
 
@@ -165,7 +165,7 @@ impl Events<'_> {
         Ok(())
     }
 
-    /// What was told without a length, at its thread.
+    /// Writes marks, which have no length, at their threads.
     fn marks(&mut self) -> io::Result<()> {
         let trace = self.trace;
         for mark in &trace.marks {
@@ -183,7 +183,7 @@ impl Events<'_> {
         Ok(())
     }
 
-    /// Arrows from who woke to who ran next because of it.
+    /// Arrows from wakers to the threads that ran next because of them.
     fn wakeups(&mut self) -> io::Result<()> {
         let trace = self.trace;
         for (number, wakeup) in trace.wakeups.iter().enumerate() {
@@ -217,7 +217,7 @@ impl Events<'_> {
     }
 }
 
-/// What is known of a slice besides its class.
+/// Properties of a slice in addition to its class.
 fn arguments(trace: &Trace, slice: &Slice) -> Value {
     let mut out = json!({});
     if slice.cpu != CpuId::NONE {
@@ -249,7 +249,7 @@ mod tests {
         (trace, serde_json::from_slice(&out).unwrap())
     }
 
-    /// What the format's description asks of an event of each phase.
+    /// Fields that the format's description requires for an event of each phase.
     #[test]
     fn events_have_the_fields_that_the_format_asks_for() {
         let (_, file) = written();

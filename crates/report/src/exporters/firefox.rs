@@ -1,5 +1,5 @@
-//! The Firefox Profiler's processed profile: each sample and each wait whose stack was taken, at its time, weighing
-//! milliseconds, with the ledger's class as its category.
+//! The Firefox Profiler's processed profile: each sample and each wait with a stack, at its time. Weights are
+//! milliseconds, and the ledger's class is the category.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -47,9 +47,11 @@ struct Writer<'a> {
     categories: [fx::CategoryHandle; CLASSES],
     processes: BTreeMap<ProcessId, fx::ProcessHandle>,
     threads: BTreeMap<ThreadId, fx::ThreadHandle>,
-    /// CPU time (ns) of each thread that its samples do not tell yet: the format takes whole microseconds.
+    /// Remaining CPU time (ns) of each thread that was not written yet, because the format has whole
+    /// microseconds.
     untold_ns: BTreeMap<ThreadId, u64>,
-    /// The library takes whole weights; each sample is given its row here, and gets its weight afterwards.
+    /// Weights by row. The library only accepts whole weights, so each sample first gets its row here, and
+    /// its weight afterwards.
     weights_ms: Vec<f64>,
 }
 
@@ -97,7 +99,7 @@ impl<'a> Writer<'a> {
             let frame = self.profile.intern_frame(thread, frame);
             stack = Some(self.profile.intern_stack(thread, stack, frame));
         }
-        // Of a thread that ran too short for a sample, too.
+        // Includes threads that ran too briefly for a sample.
         let cpu = match seen.class.on_cpu() {
             true => self.cpu(seen.thread, seen.weight_ns),
             false => fx::CpuDelta::ZERO,
@@ -110,8 +112,8 @@ impl<'a> Writer<'a> {
         self.profile.add_sample(thread, at, stack, cpu, row);
     }
 
-    /// The whole microseconds of a sample's CPU time; what is left is told by the thread's next sample. Cut off each time, a
-    /// thread of short slices would lack a thousandth of its time.
+    /// Returns the whole microseconds of a sample's CPU time. The remainder is added to the thread's next
+    /// sample. If it were dropped, a thread of short slices would lose a thousandth of its time.
     fn cpu(&mut self, thread: ThreadId, ns: u64) -> fx::CpuDelta {
         let untold = self.untold_ns.entry(thread).or_default();
         let all = *untold + ns;

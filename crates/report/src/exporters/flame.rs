@@ -1,5 +1,5 @@
-//! A flame graph as one SVG file: on-CPU time, waiting time by class, or both; or what changed against another
-//! recording. The figures are `derive::stacks`', the picture is `crate::flame`'s.
+//! A flame graph as one SVG file: on-CPU time, waiting time by class, both, or the change against another
+//! recording. The figures come from `derive::stacks`, the picture from `crate::flame`.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -64,7 +64,7 @@ fn shows(time: FlameTime, class: Class) -> bool {
 
 type Key = (Class, Vec<Step>);
 
-/// Time of each stack, the class being its first frame; before and after.
+/// Time of each stack before and after. The first frame is the class.
 fn sums_of(
     trace: &Trace,
     selection: &Selection,

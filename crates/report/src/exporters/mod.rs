@@ -6,31 +6,31 @@ use holdup_events::Trace;
 use holdup_findings::Analysis;
 use holdup_findings::derive::stacks::{Folding, Selection};
 
-/// What everybody needs to know about a format.
+/// Description of a format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Info {
     /// Kebab-case id, for ever.
     pub name: &'static str,
     /// One line, at most 80 characters, no full stop.
     pub summary: &'static str,
-    /// Of its files, without the dot.
+    /// File extension, without the dot.
     pub extension: &'static str,
-    /// What a file of it is about.
+    /// Kind of content.
     pub holds: Holds,
-    /// What of a trace the format has no place for.
+    /// Data of a trace that the format cannot represent.
     pub cannot_carry: &'static str,
 }
 
-/// What files of a format are about.
+/// Kind of a format's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holds {
-    /// Stacks with the time that they stand for.
+    /// Stacks with their time.
     Stacks,
-    /// What happened when.
+    /// Events over time.
     Timeline,
 }
 
-/// Why a recording has nothing that a format can hold; `None` if it has something.
+/// Returns why a recording has nothing for a format. `None` if it has something.
 pub fn nothing_to_export(trace: &Trace, holds: Holds) -> Option<&'static str> {
     let any_lasts = |thread| trace.slices.of(thread).any(|slice| slice.duration().0 > 0);
     let is_empty = match holds {
@@ -54,21 +54,21 @@ pub enum FlameTime {
     OffCpu,
     /// Waits, each stack going on with the threads that ended it.
     Wakers,
-    /// Both, side by side.
+    /// On-CPU and off-CPU time together.
     #[default]
     All,
 }
 
-/// What formats of stacks can be asked for; others take no notice.
+/// Options for formats of stacks. Other formats ignore them.
 #[derive(Clone, Debug)]
 pub struct Options<'a> {
     /// Which part of the recording.
     pub selection: Selection,
-    /// Which frames are written; what is usual for the format if `None`.
+    /// Frames to write. `None` for the format's default.
     pub folding: Option<Folding>,
-    /// Of a flame graph: which time.
+    /// For a flame graph: class of time.
     pub flame: FlameTime,
-    /// Of a flame graph: an earlier recording that it is compared with.
+    /// For a flame graph: an earlier recording to compare with.
     pub against: Option<&'a Trace>,
 }
 

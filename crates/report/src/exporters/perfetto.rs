@@ -1,5 +1,5 @@
-//! The Perfetto trace format: scheduling as ftrace events, for ui.perfetto.dev and trace_processor.
-//! Only the messages and fields that are written are declared; their numbers are the format's.
+//! The Perfetto trace format: scheduling as ftrace events, for ui.perfetto.dev and trace_processor. Only the
+//! written messages and fields are declared, with the format's numbers.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -118,10 +118,10 @@ struct ThreadEntry {
 const SEQUENCE: u32 = 1;
 /// Events in a packet: readers hold a packet in memory as a whole.
 const EVENTS_PER_PACKET: usize = 4096;
-/// The kernel's number of an ordinary thread of nice value 0; recordings do not hold others.
+/// The kernel's priority of an ordinary thread of nice value 0. Recordings do not contain others.
 const PRIORITY: i32 = 120;
-/// Task states as ftrace numbers them. A file that does not say which kernel wrote it is read as one of 4.4, which had another number
-/// for "preempted" than later ones (Perfetto's `task_state.cc`).
+/// Task states in ftrace's numbering. A file without a kernel version is read as Linux 4.4, whose number for
+/// "preempted" differs from later versions (Perfetto's `task_state.cc`).
 const STATE_RUNNABLE: i64 = 0;
 const STATE_SLEEPS: i64 = 1;
 const STATE_SLEEPS_DEEPLY: i64 = 2;
@@ -245,13 +245,13 @@ fn left_in(trace: &Trace, slice: &Slice, next: Option<&Slice>) -> i64 {
             WaitReason::Stopped => STATE_STOPPED,
             _ => STATE_SLEEPS,
         },
-        // Of a foreign thread nothing is known but that it left.
+        // For a thread of another process, only the switch itself is known.
         ThreadState::Untracked | ThreadState::Unknown => STATE_SLEEPS,
         _ => STATE_RUNNABLE,
     }
 }
 
-/// Switches between the runs of one CPU; between two that do not touch, the idle thread ran.
+/// Switches between the runs of one CPU. Between two runs with a gap, the idle thread ran.
 fn switches(trace: &Trace, runs: &[Run]) -> Vec<FtraceEvent> {
     let mut events = Vec::new();
     let mut last: Option<&Run> = None;
@@ -289,7 +289,7 @@ fn switch(trace: &Trace, at: Timestamp, from: Option<&Run>, to: Option<ThreadId>
     }
 }
 
-/// The kernel's number; 0, the idle thread's, for none.
+/// The kernel's TID. 0, the idle thread's, for `None`.
 fn tid(trace: &Trace, thread: Option<ThreadId>) -> i32 {
     thread.and_then(|thread| trace.threads.get(thread.index())).map_or(0, |thread| thread.tid as i32)
 }
@@ -301,7 +301,7 @@ fn comm(trace: &Trace, thread: Option<ThreadId>) -> String {
     }
 }
 
-/// Where the wakee ran next; CPU 0 if that is not known.
+/// The CPU on which the wakee ran next. CPU 0 if unknown.
 fn target_cpu(trace: &Trace, wakee: ThreadId, at: Timestamp) -> CpuId {
     let row = trace.slices.covering(wakee, at);
     let cpu = row.map(|row| trace.slices.at(wakee, row).cpu).unwrap_or(CpuId::NONE);

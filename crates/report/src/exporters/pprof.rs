@@ -1,5 +1,5 @@
-//! pprof's gzipped protobuf: samples, CPU time and waiting time of each stack, with class and thread as labels.
-//! Only the messages and fields that are written are declared; their numbers are those of `profile.proto`.
+//! pprof's gzipped protobuf: samples, CPU time and waiting time of each stack, with class and thread as
+//! labels. Only the written messages and fields are declared, with the numbers of `profile.proto`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};

@@ -2,35 +2,35 @@
 
 use std::collections::BTreeMap;
 
-/// Rows that are drawn: no picture is higher than a browser can show.
+/// Maximum number of rows, because browsers limit the height of a picture.
 const ROWS_MAX: usize = 1000;
 
 /// One frame of a path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Step {
-    /// What it is called.
+    /// The name.
     pub name: String,
-    /// Where it is from; empty if not known.
+    /// The module. Empty if unknown.
     pub module: String,
 }
 
 /// A stack with its time, root first.
 #[derive(Clone, Debug)]
 pub(crate) struct Path {
-    /// Its frames.
+    /// The frames.
     pub steps: Vec<Step>,
     /// Kind of time: what its colour is (row of the legend).
     pub kind: usize,
-    /// Its time (ns).
+    /// The time (ns).
     pub ns: u64,
-    /// Its time in the recording that is compared with (ns).
+    /// The time in the recording to compare with (ns).
     pub before_ns: u64,
 }
 
 /// One box.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Frame {
-    /// What it is called.
+    /// The name.
     pub name: String,
     /// Where it is from.
     pub module: String,
@@ -42,9 +42,9 @@ pub(crate) struct Frame {
     pub width: f64,
     /// Kind of time.
     pub kind: usize,
-    /// Its time (ns).
+    /// The time (ns).
     pub ns: u64,
-    /// Its time in the other recording (ns).
+    /// The time in the other recording (ns).
     pub before_ns: u64,
 }
 
@@ -69,7 +69,7 @@ struct Node {
 }
 
 impl Graph {
-    /// Lays out the paths; boxes of less than `share_min` of the whole are left out.
+    /// Lays out the paths. Boxes below `share_min` of the whole are left out.
     pub(crate) fn lay_out(paths: Vec<Path>, share_min: f64) -> Graph {
         let mut root = Node::default();
         for path in paths {

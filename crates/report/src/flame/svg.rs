@@ -22,7 +22,7 @@ const CHARACTER: f64 = 7.25;
 
 const SCRIPT: &str = include_str!("flame.js");
 
-/// What is written around the boxes.
+/// Texts around the boxes.
 pub(crate) struct Words {
     /// Above all.
     pub title: String,
@@ -30,7 +30,7 @@ pub(crate) struct Words {
     pub subtitle: String,
     /// Each kind of time with its colour (hue in degrees, saturation in percent).
     pub legend: Vec<(&'static str, u16, u8)>,
-    /// Colours say what changed against another recording.
+    /// Colours show the change against another recording.
     pub compares: bool,
 }
 
@@ -40,7 +40,8 @@ pub(crate) fn write(graph: &Graph, words: &Words, out: &mut dyn Write) -> io::Re
     writeln!(out, r#"<?xml version="1.0" encoding="UTF-8"?>"#)?;
     writeln!(
         out,
-        // As wide as a narrow window, and never higher than drawn: a browser opens it at its top, where the roots are.
+        // As wide as a narrow window, and at most its natural height. A browser opens it at its top, where
+        // the roots are.
         r#"<svg xmlns="http://www.w3.org/2000/svg" width="100%" height="{height}" viewBox="0 0 {WIDTH} {height}" preserveAspectRatio="xMidYMin meet" font-family="monospace" font-size="12">"#
     )?;
     writeln!(out, "<title>{}</title>", escape(&words.title))?;
@@ -136,13 +137,13 @@ fn write_frame(
     writeln!(out, r#"<text x="{:.2}" y="{}">{}</text></g>"#, x + 3.0, y + 12.5, escape(&label))
 }
 
-/// As much of a text as there is room for; nothing if that would say nothing.
+/// As much of a text as fits. Empty if too little would be left.
 fn fitted(text: &str, room: f64, character: f64) -> String {
     let columns = (room / character).floor().max(0.0) as usize;
     if columns < 3 { String::new() } else { crate::text::cut(text, columns) }
 }
 
-/// The hue is the kind of time; the shade tells neighbours apart, the same name always having the same.
+/// The hue is the kind of time. The shade distinguishes neighbours, and is the same for equal names.
 fn colour(frame: &Frame, words: &Words) -> String {
     let (_, hue, saturation) = words.legend.get(frame.kind).copied().unwrap_or(("", 0, 0));
     let hash = frame
@@ -153,7 +154,7 @@ fn colour(frame: &Frame, words: &Words) -> String {
     format!("hsl({} {saturation}% {light}%)", (i32::from(hue) + turn).rem_euclid(360))
 }
 
-/// The greatest change of a box (ns): what the strongest colour stands for.
+/// The greatest change of a box (ns), which gets the strongest colour.
 fn change_scale(graph: &Graph) -> f64 {
     let change = |frame: &Frame| frame.ns.abs_diff(frame.before_ns);
     graph.frames.iter().map(change).max().unwrap_or(0).max(1) as f64
@@ -166,7 +167,7 @@ fn change_colour(frame: &Frame, scale: f64) -> String {
     format!("hsl({hue} 75% {light:.0}%)")
 }
 
-/// Text as XML takes it. What XML has no place for is gone already: names are clean.
+/// Escapes text for XML. Characters that XML forbids have already been removed from names.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,4 +1,4 @@
-//! What was allocated where.
+//! Allocations by site.
 
 use holdup_events::Trace;
 use holdup_findings::derive::amount::Amount;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::stacks::StackAsk;
 
-/// Of the part of the recording that is asked for, and around the function if one is.
+/// Allocations of the selected part of the recording, and around the selected function, if any.
 pub(super) fn to_json(trace: &Trace, ask: &StackAsk) -> Value {
     let allocated = Allocated::derive(trace, &ask.selection, &ask.folding);
     let around = ask.function.as_ref().map(|name| allocated.around(&allocated.find(name)));

@@ -1,4 +1,4 @@
-//! Collections, as the runtime told them.
+//! Collections as reported by the runtime.
 
 use holdup_events::Trace;
 use holdup_findings::derive::garbage::Garbage;
@@ -12,7 +12,7 @@ use super::thread_keys;
 /// Rows of `gc.stops.costliest`.
 const STOPS_MAX: usize = 1000;
 
-/// Null where no runtime told of any.
+/// Null if no runtime reported any.
 pub(super) fn to_json(trace: &Trace, (gc, garbage): (&Gc, &Garbage), rendezvous: &Rendezvous) -> Value {
     if gc.lanes.is_empty() {
         return Value::Null;
@@ -71,7 +71,7 @@ fn stop(trace: &Trace, rendezvous: &Rendezvous, (meeting, late): (&Meeting, &Lat
     })
 }
 
-/// What a runtime told of itself.
+/// Spans and counters reported by a runtime.
 pub(super) fn told(telling: &Telling) -> Value {
     json!({
         "runtime": telling.runtime,

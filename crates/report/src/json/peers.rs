@@ -1,4 +1,4 @@
-//! For whom threads waited at sockets.
+//! Peers for which threads waited at sockets.
 
 use holdup_findings::derive::peers::Peers;
 use serde_json::{Value, json};

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{classes, thread_keys};
 
-/// Ends of chains that are listed; what is left is their sum's difference to the whole.
+/// Maximum number of listed ends of chains. The rest is the whole minus their sum.
 const ENDS_MAX: usize = 100;
 /// Edges of the wait graph that are listed.
 const EDGES_MAX: usize = 200;

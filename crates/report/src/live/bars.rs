@@ -1,10 +1,10 @@
-//! Bars of several classes side by side.
+//! Bars with several classes in a row.
 
 use holdup_findings::derive::class::Class;
 use ratatui::style::{Color, Style};
 use ratatui::text::{Line, Span};
 
-/// How a bar may be drawn.
+/// Capabilities of the terminal for bars.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Palette {
     pub colour: bool,
@@ -18,12 +18,12 @@ pub(super) enum Part {
     Class(Class),
     /// Other programs ran.
     Others,
-    /// Nobody did.
+    /// Idle CPU time.
     Idle,
 }
 
 impl Part {
-    /// What stands for it where there is no colour, and in the legend.
+    /// The letter without colour, and in the legend.
     fn letter(self) -> char {
         match self {
             Part::Others => 'o',
@@ -77,7 +77,7 @@ impl Part {
         }
     }
 
-    /// Waiting for work or a timer is no loss: it is drawn as nothing much.
+    /// Waiting for work or for a timer is no loss, so its bar is faint.
     fn is_quiet(self) -> bool {
         matches!(self, Part::Idle | Part::Class(Class::WorkWait | Class::Sleep))
     }
@@ -91,7 +91,7 @@ impl Palette {
     fn cell(self, part: Part) -> char {
         match part {
             Part::Idle => ' ',
-            // Colours alone do not tell all classes apart, so rarer ones keep their letter.
+            // There are fewer colours than classes, so rarer classes keep their letter.
             part if !self.colour || matches!(part.colour(), Color::DarkGray | Color::LightBlue) => {
                 part.letter()
             }
@@ -118,7 +118,7 @@ impl Palette {
         spans
     }
 
-    /// What the parts' signs mean.
+    /// Legend of the parts' signs.
     pub(super) fn legend(self, parts: &[Part]) -> Line<'static> {
         let mut spans = Vec::new();
         for part in parts.iter().filter(|part| **part != Part::Idle) {
@@ -129,7 +129,7 @@ impl Palette {
     }
 }
 
-/// The classes of `ns` that are there, in the order of reports, what is quiet last.
+/// The classes in `ns` with a time, in the order of reports, quiet classes last.
 pub(super) fn parts(ns: &[u64]) -> Vec<(Part, u64)> {
     let all = Class::ALL.map(|class| (Part::Class(class), ns[class as usize]));
     let mut parts: Vec<(Part, u64)> = all.into_iter().filter(|(_, ns)| *ns > 0).collect();

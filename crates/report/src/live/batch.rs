@@ -1,4 +1,4 @@
-//! One stretch as plain lines: what vmstat, mpstat and pidstat say of it, with what was waited for.
+//! One interval as plain lines, with the figures of vmstat, mpstat and pidstat, and the reasons for waits.
 
 use holdup_findings::derive::class::Class;
 use holdup_findings::glance::{CpuGlance, Glance, ThreadGlance};

@@ -10,7 +10,8 @@ use holdup_findings::glance::Glance;
 use super::{Moment, Spent};
 use crate::text::clean;
 
-/// Maximum number of locks with series of their own; all others share one. A series that has begun stays, so that no sum falls.
+/// Maximum number of locks with series of their own. All others share one. A series that has begun stays, so
+/// that no sum decreases.
 const LOCKS_MAX: usize = 50;
 /// Minimum time waited for a lock within one interval (ns) for series of its own.
 const WAIT_MIN_NS: u64 = 1_000_000;
@@ -60,7 +61,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Nothing seen; the triggers that may fire are told from the beginning.
+    /// Empty sums. The triggers are listed from the start.
     pub fn new(triggers: &[String]) -> Metrics {
         Metrics { fired: triggers.iter().map(|trigger| (trigger.clone(), 0)).collect(), ..Metrics::default() }
     }
@@ -96,7 +97,7 @@ impl Metrics {
         *self.fired.entry(trigger.to_owned()).or_default() += 1;
     }
 
-    /// So many recordings are there by now.
+    /// Sets the number of saved recordings.
     pub fn saved(&mut self, recordings: u64) {
         self.saved = recordings;
     }

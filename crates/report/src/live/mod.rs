@@ -1,5 +1,5 @@
-//! What `holdup top` shows and `--metrics` tells of a running program: a screen, lines, JSON, and Prometheus' text. All of it is
-//! made of [`Glance`]s, one stretch after the other; figures are theirs.
+//! Live output of `holdup top` and `--metrics` for a running program: a screen, lines, JSON, and Prometheus'
+//! text format. All figures come from one [`Glance`] per interval.
 
 mod bars;
 mod batch;
@@ -22,17 +22,17 @@ use crate::text::clean;
 /// One stretch, and what watching it cost.
 #[derive(Clone, Debug, Default)]
 pub struct Moment {
-    /// What happened.
+    /// The events of the interval.
     pub glance: Glance,
     /// When it ended by the calendar (ns since 1970).
     pub unix_ns: u64,
-    /// What was spent in the stretch.
+    /// Cost in the interval.
     pub spent: Spent,
-    /// Stretches before it that were not looked at: the machine was too busy.
+    /// Preceding intervals that were skipped because the machine was too busy.
     pub skipped: u64,
 }
 
-/// What holdup itself used.
+/// CPU time and memory of holdup itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spent {
     /// CPU time of the process (ns).
@@ -44,14 +44,14 @@ pub struct Spent {
 }
 
 impl Moment {
-    /// What watching took, as a share of all CPUs' time.
+    /// Cost of the recording, as a share of all CPUs' time.
     fn own_share(&self) -> f64 {
         let spent = self.spent.recorder_cpu_ns + self.spent.kernel_cpu_ns;
         share(spent, self.glance.length_ns() * self.glance.cpus.len().max(1) as u64)
     }
 }
 
-/// What a wait is for: `lock-wait queue_lock`, or its reason where that says more than its class.
+/// Reason of a wait: `lock-wait queue_lock`, or the wait's reason if it is more specific than its class.
 fn waiting_for(key: &WaitKey) -> String {
     let class = key.class.name();
     let reason = key.reason.name();
@@ -63,7 +63,7 @@ fn waiting_for(key: &WaitKey) -> String {
     format!("{class}{what}")
 }
 
-/// What a thread did last.
+/// A thread's latest state.
 fn now(thread: &ThreadGlance) -> String {
     match &thread.now {
         Now::Unknown => "?".to_owned(),

@@ -1,4 +1,4 @@
-//! What is said of a stretch in one line each.
+//! Summaries of an interval, one line each.
 
 use holdup_findings::glance::Glance;
 
@@ -14,7 +14,7 @@ pub(super) fn named(name: &str, pid: u32) -> String {
     }
 }
 
-/// Who else ran, in shares of one CPU; `None` if nobody did.
+/// Other processes that ran, in shares of one CPU. `None` if there were none.
 pub(super) fn others(glance: &Glance, count_max: usize) -> Option<String> {
     let said = glance.strangers.iter().filter(|other| other.ran_ns > 0).take(count_max).map(|other| {
         let ran = percent(share(other.ran_ns, glance.length_ns()));
@@ -24,7 +24,7 @@ pub(super) fn others(glance: &Glance, count_max: usize) -> Option<String> {
     (!said.is_empty()).then_some(said)
 }
 
-/// What runtimes told of their collections.
+/// Collections reported by runtimes.
 pub(super) fn collections(glance: &Glance) -> Option<String> {
     let told = glance.collections.as_ref()?;
     let pauses = match told.pauses {
@@ -40,7 +40,7 @@ pub(super) fn collections(glance: &Glance) -> Option<String> {
     Some(format!("{runtimes}: {} minor, {} major, {pauses}", count(told.minor), count(told.major)))
 }
 
-/// What watching cost, and what was lost.
+/// The cost of the recording, and the losses.
 pub(super) fn own(moment: &Moment) -> String {
     let mut text = format!(
         "holdup itself: {} of all CPUs ({} in the kernel), {}, lost {}",

@@ -1,5 +1,5 @@
-//! The screen of `holdup top`: what it shows, which keys do what, and where everything goes. It draws into a buffer; whose
-//! terminal that is, and what time it is, it does not know.
+//! The screen of `holdup top`: its content, keys and layout. It draws into a buffer, without access to the
+//! terminal or the clock.
 
 mod layout;
 #[cfg(test)]
@@ -32,12 +32,12 @@ pub enum Key {
     Backspace,
 }
 
-/// What a key asks of who watches.
+/// A key's request to the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
     /// To end.
     Quit,
-    /// To save what is kept as a recording.
+    /// Save the kept events as a recording.
     Save,
 }
 
@@ -49,7 +49,7 @@ const FILTER_MAX: usize = 64;
 /// See the module.
 #[derive(Debug)]
 pub struct Screen {
-    /// What is watched, in words.
+    /// Description of the subject.
     title: String,
     palette: Palette,
     moment: Option<Moment>,
@@ -59,17 +59,17 @@ pub struct Screen {
     filter: String,
     /// Characters go to the filter.
     is_typing: bool,
-    /// The thread that is looked at.
+    /// The selected thread.
     selected: Option<u32>,
     /// More is shown of it.
     shows_thread: bool,
     shows_help: bool,
-    /// The last thing that was said beside the figures.
+    /// The last message, shown with the figures.
     said: String,
 }
 
 impl Screen {
-    /// Of what is called `title`.
+    /// A screen with this title.
     pub fn new(title: String, colour: bool, unicode: bool) -> Screen {
         Screen {
             title,

@@ -1,4 +1,4 @@
-//! Words for what was at the end of chains of waits.
+//! Descriptions of the ends of chains of waits.
 
 use holdup_findings::derive::blame::{End, EndClass};
 use holdup_findings::wording::end_class as said;

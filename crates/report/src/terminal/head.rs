@@ -1,5 +1,5 @@
-//! The head of every report: what ran, where, for how long; what was lost, what the recording cost,
-//! and how much of the kernel it could see.
+//! The head of every report: the command, machine and duration, the losses, the cost of the recording, and
+//! the visible parts of the kernel.
 
 use holdup_events::recording::{Fired, Rung};
 use holdup_findings::derive::timelines::Timelines;
@@ -33,14 +33,14 @@ pub(super) fn lines(view: &View) -> Vec<String> {
     lines
 }
 
-/// Tables that cannot be read, and what is missing because of it.
+/// Unreadable tables, and the data missing because of them.
 fn damaged(view: &View) -> Vec<String> {
     let sentences = damage::sentences(view.trace);
     let wrapped = sentences.iter().flat_map(|text| wrap(text, view.style.columns(), 2));
     wrapped.map(|line| view.style.paint(Tint::Bad, &line)).collect()
 }
 
-/// What limits the whole recording.
+/// Limitations of the whole recording.
 fn warnings(view: &View) -> Vec<String> {
     let mut texts = Vec::new();
     if view.trace.manifest.recovered {
@@ -58,7 +58,7 @@ fn warnings(view: &View) -> Vec<String> {
     wrapped.map(|line| view.style.paint(Tint::Warning, &line)).collect()
 }
 
-/// The head above chosen sections: the command, and what is missing.
+/// The head above selected sections: the command, and the missing data.
 pub(super) fn short(view: &View) -> Vec<String> {
     let mut lines = vec![command(view)];
     lines.extend(damaged(view));
@@ -167,7 +167,7 @@ fn cost(view: &View) -> String {
     format!("Recording cost {}{sampled} of the CPUs{}.", percent(share), over.unwrap_or_default())
 }
 
-/// That the budget was exceeded, and by what: switches and wakeups are all recorded, whatever they cost.
+/// Warns that the budget was exceeded, with the cost of switches and wakeups, which are always recorded.
 fn over_budget(view: &View, budget: f64, rest_ns: u64) -> String {
     let rest = figures::of_machine(view.trace, rest_ns).unwrap_or(0.0);
     let budget = budget / 100.0;
@@ -184,7 +184,7 @@ fn over_budget(view: &View, budget: f64, rest_ns: u64) -> String {
 /// The sentence, and whether nothing is missing.
 fn loss(view: &View) -> (String, bool) {
     let loss = figures::loss(view.trace);
-    // A recorder that did not end in order has not said how many came.
+    // A recorder that was killed has not reported the number of received events.
     let mut text = match figures::delivered(view.trace) {
         0 => format!("Lost {}.", counted(loss.events, "event")),
         came => {
@@ -212,7 +212,7 @@ fn loss(view: &View) -> (String, bool) {
 fn rung(view: &View) -> Option<String> {
     let manifest = &view.trace.manifest;
     if manifest.mode == "import" {
-        // What the other tool's file cannot tell: the reader says it.
+        // Limits of the other tool's file, reported by the importer.
         return Some(format!("Imported from {}.", clean(manifest.rung_reason.trim_end_matches('.'))));
     }
     let limits = match manifest.rung {

@@ -1,5 +1,4 @@
-//! The report for a terminal: a head, then sections. Without names, the sections that answer
-//! "what is holding it up?"; with names, those.
+//! The report for a terminal: a head, then sections. Without names, the default sections.
 
 mod ends;
 mod head;
@@ -16,28 +15,28 @@ use crate::text::{Style, Tint, clean};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no section `{name}`: there are {}", names.join(", "))]
 pub struct UnknownSection {
-    /// What was asked for, made harmless.
+    /// The requested name, cleaned.
     pub name: String,
-    /// What there is.
+    /// The available names.
     pub names: Vec<&'static str>,
 }
 
-/// What sections write from.
+/// Input of sections.
 pub(crate) struct View<'a> {
-    /// What was recorded.
+    /// The recording.
     pub trace: &'a Trace,
-    /// What it means.
+    /// Its analysis.
     pub analysis: &'a Analysis,
-    /// What is asked of stacks.
+    /// The selection of stacks.
     pub stacks: &'a StackAsk,
-    /// What the recording is called on a command line, if it is known: then findings say how to look at them.
+    /// The recording's name on a command line, if known. Findings use it in the commands that they print.
     pub recording: Option<&'a str>,
-    /// For whom.
+    /// Properties of the output.
     pub style: &'a Style,
 }
 
 impl View<'_> {
-    /// It was imported from a file that has no times: nothing is known of where time went.
+    /// Whether it was imported from a file without times, so that durations are unknown.
     fn is_timeless(&self) -> bool {
         self.trace.manifest.mode == "import" && self.trace.wall().0 == 0
     }
@@ -53,7 +52,7 @@ impl View<'_> {
     }
 }
 
-/// What a report without names shows.
+/// Sections of a report without names.
 const DEFAULT: [&str; 2] = ["ledger", "findings"];
 
 /// The report: the head, then the named sections, or the default ones if none is named.
@@ -69,10 +68,10 @@ pub fn render(
     render_with(trace, analysis, (sections, &StackAsk::default()), style)
 }
 
-/// The same, with what is asked of stacks.
+/// Like [`render`], with a selection of stacks.
 ///
 /// # Errors
-/// If there is no section of a name.
+/// If a section does not exist.
 pub fn render_with(
     trace: &Trace,
     analysis: &Analysis,
@@ -82,10 +81,11 @@ pub fn render_with(
     render_named(trace, analysis, (sections, stacks), (style, None))
 }
 
-/// The same, of a recording that has a name on a command line: findings then say how to look at them.
+/// Like [`render_with`], for a recording with a name on a command line, which findings use in the commands
+/// that they print.
 ///
 /// # Errors
-/// If there is no section of a name.
+/// If a section does not exist.
 pub fn render_named(
     trace: &Trace,
     analysis: &Analysis,

@@ -5,7 +5,7 @@ use crate::text::{Style, Tint, cut, left, right, width};
 /// A column's heading and side.
 #[derive(Clone, Copy)]
 pub(crate) enum Column<'a> {
-    /// Text; the first such column gives way when space is short.
+    /// Text. The first such column is shortened if space is short.
     Text(&'a str),
     /// A figure, to the right.
     Figure(&'a str),
@@ -48,7 +48,7 @@ pub(crate) fn lines_within(
     lines
 }
 
-/// The columns that the lines need at the least, if text is made as narrow as it may be.
+/// The minimum width of the lines in columns, with text cut as far as possible.
 pub(crate) fn narrowest(columns: &[Column], rows: &[Vec<String>]) -> usize {
     let of = |(index, column): (usize, &Column)| {
         let cells = rows.iter().filter_map(|row| row.get(index)).map(|cell| width(cell)).max().unwrap_or(0);
@@ -72,7 +72,7 @@ fn give_way(columns: &[Column], widths: &mut [usize], columns_max: usize) {
     }
 }
 
-/// What is below it belongs to it.
+/// A heading of the rows below it.
 pub(crate) fn is_heading(row: &[String]) -> bool {
     row.len() == 1
 }

@@ -1,4 +1,4 @@
-//! What is asked: the last part of an address, and its parameters. Knows the form of a question, not what it means.
+//! A request: the last part of an address, and its parameters. Only parses, without interpreting them.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
-//! `--html`: the page and the answers in one file that opens from disk and loads nothing.
+//! `--html`: the page and the responses in one file that opens from disk and loads nothing.
 //!
-//! What a reader asks first is there whole: summary, tables, flame graphs. Of the timeline, first the whole run as coarsely as can
-//! be, then what surrounds the findings' evidence at every zoom, then level by level as far as the size allows; the summary says
-//! what is left out.
+//! Summary, tables and flame graphs are complete. Of the timeline, the coarsest level of the whole run comes
+//! first. Next are the surroundings of the findings' evidence at every zoom, then the levels in order, up to
+//! the size limit. The summary lists the omissions.
 
 mod packer;
 
@@ -17,7 +17,7 @@ use packer::Packer;
 /// Why no page can be made.
 #[derive(Debug, thiserror::Error)]
 pub enum PageError {
-    /// The page's own files are not what was expected.
+    /// The page's own files are incomplete.
     #[error("the viewer's page has no {0}: build it again (npm run build in viewer/)")]
     Incomplete(&'static str),
     /// The packing failed.
@@ -30,7 +30,7 @@ pub enum PageError {
 pub struct Page {
     /// The file.
     pub html: String,
-    /// What it leaves out, in sentences.
+    /// The omissions, as sentences.
     pub thinned: Vec<String>,
 }
 

@@ -45,7 +45,7 @@ pub(super) fn of(viewer: &Viewer, tile: &Tile) -> Value {
     })
 }
 
-/// How much of each cell the recording holds (ns); cells behind its end are left out.
+/// The recorded part of each cell (ns). Cells after the end are left out.
 fn cell_lengths(viewer: &Viewer, tile: &Tile) -> Vec<u64> {
     let held = tile.end.min(viewer.trace.end()).since(tile.start).0;
     let length = |cell: u64| held.saturating_sub(cell * tile.cell.0).min(tile.cell.0);

@@ -1,5 +1,5 @@
-//! `api/first-look`: what a page shows while a long recording is read, told in the form of a file without a server: a summary,
-//! and tiles of the first levels. Its classes are what threads did, no more; they are not the ledger's.
+//! `api/first-look`: the preview while a long recording is read, in the form of a file without a server: a
+//! summary, and tiles of the first levels. Its classes are only thread states, not those of the ledger.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -14,10 +14,10 @@ use super::{API_VERSION, summary, to_text};
 
 /// More lanes than this fill no screen.
 const LANES_MAX: usize = 60;
-/// Levels of which there are tiles; where cells are longer than theirs, rows are, too.
+/// Levels with tiles. If the preview's cells are longer than a tile's, rows are longer, too.
 const LEVELS: u32 = 2;
 
-/// The answer; `trace` needs its manifest, processes, threads and losses only.
+/// Returns the response. `trace` only needs its manifest, processes, threads and losses.
 pub fn answer(trace: &Trace, look: &FirstLook) -> String {
     let tiling = Tiling::of(trace);
     let shown = shown(trace, look);
@@ -45,7 +45,7 @@ fn shown(trace: &Trace, look: &FirstLook) -> Vec<usize> {
     own.into_iter().take(LANES_MAX).map(|(id, _)| id).collect()
 }
 
-/// What is not known yet is null; losses are those that the recorder knew of.
+/// Unknown values are null. Losses are those that the recorder counted.
 fn summary(trace: &Trace, look: &FirstLook, shown: &[usize]) -> Value {
     let own = trace.threads.iter().zip(&look.threads).filter(|(thread, _)| thread.target);
     let mut classes = ByDoing::default();
@@ -130,7 +130,7 @@ fn lane(trace: &Trace, look: &FirstLook, id: usize, tile: &Tile) -> Value {
     })
 }
 
-/// The only thing that was done, if there is one.
+/// The only state, if there is exactly one.
 fn alone(doings: &ByDoing) -> Option<usize> {
     let mut there = (0..doings.len()).filter(|one| doings[*one] > 0);
     there.next().filter(|_| there.next().is_none())
@@ -142,7 +142,8 @@ fn of_life(trace: &Trace, thread: &Thread, (from, to): (u64, u64)) -> (u64, u64)
     (from.clamp(start, end), to.clamp(start, end))
 }
 
-/// Sums of a tile's cells, or of longer ones where there are no others: from when to when, what was done, how many slices begin.
+/// Sums of a tile's cells, or of the preview's longer cells: time range, time by state, number of slices that
+/// begin.
 fn cells<'a>(
     trace: &Trace,
     look: &'a FirstLook,

@@ -17,7 +17,7 @@ use crate::stacks::parse_classes;
 pub(super) const PARAMETERS: &[&str] =
     &["kind", "from", "to", "threads", "reverse", "function", "min", "against"];
 
-/// Kinds that a reader may choose from; besides, any class has one.
+/// Kinds of time to choose from. Each class is another kind.
 const KINDS: &[(&str, &str)] = &[
     ("on-cpu", "On CPU"),
     ("off-cpu", "Off CPU"),
@@ -30,13 +30,13 @@ const KINDS: &[(&str, &str)] = &[
 /// Running time in functions that, as the runtimes' descriptors know, hand out memory or take it back.
 const ALLOCATION: &str = "allocation";
 
-/// Nodes below this share of all are left out if nothing is said.
+/// Default share below which nodes are left out.
 const SHARE_MIN: f64 = 0.0005;
 
 /// Profiles that were asked for last: a reader turns the same one around.
 const KEPT_MAX: usize = 8;
 
-/// What is kept, the last asked for at the end.
+/// Cached profiles, the last used one at the end.
 #[derive(Default)]
 pub(super) struct Kept(Vec<(String, std::sync::Arc<Profile>)>);
 
@@ -56,7 +56,7 @@ struct Flame {
     own_ns: Vec<u64>,
     ns: Vec<u64>,
     kernel: Vec<u8>,
-    /// Of the other recording; `None` if it was not asked for.
+    /// Times of the other recording. `None` if it was not requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     before_ns: Option<Vec<u64>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -126,7 +126,7 @@ fn before_profile(
     Ok(kept(viewer, &format!("before {kind}"), || fold(trace, kind, &selection, roles)))
 }
 
-/// Nodes of the other recording's tree, found by what they are called below their parents.
+/// Nodes of the other recording's tree, found by their names below their parents.
 struct Before<'a> {
     tree: &'a Tree,
     children: BTreeMap<(Option<usize>, &'a str, &'a str), usize>,
@@ -181,7 +181,7 @@ fn fold(trace: &Trace, kind: &str, selection: &Selection, roles: impl FnOnce() -
     profile
 }
 
-/// What was made under this key before, or is made now.
+/// Returns the cached profile of this key, or makes it.
 fn kept(viewer: &Viewer, key: &str, make: impl FnOnce() -> Profile) -> std::sync::Arc<Profile> {
     let known = |kept: &mut Kept| {
         let place = kept.0.iter().position(|(known, _)| known == key)?;
@@ -221,7 +221,7 @@ fn columns<'a>(
         before_total_ns: before.map(|other| other.tree.roots.iter().map(|root| other.ns(Some(*root))).sum()),
         ..Flame::default()
     };
-    // The same nodes of the other tree, above the one that is told.
+    // The same nodes of the other tree, above the current node.
     let mut were: Vec<Option<usize>> = Vec::new();
     let mut names = BTreeMap::new();
     let mut open: Vec<i64> = Vec::new();

@@ -1,18 +1,18 @@
-//! Which requests may ask: what is checked before anything is answered, and the headers that every answer has.
+//! Access checks before any response, and the headers of every response.
 //!
-//! The server listens on 127.0.0.1, but every page in the user's browser, and every user of the machine, can reach that.
-//! So a request must name the token, which only the printed address holds, and be meant for this host (a foreign name that
-//! was made to resolve to 127.0.0.1 is refused), and not come from another page.
+//! The server listens on 127.0.0.1, which every page in the user's browser and every user of the machine can
+//! reach. Therefore a request must contain the token, which only the printed address has. Its `Host` must be
+//! this host, because a foreign name can be made to resolve to 127.0.0.1. It must not come from another page.
 
 use std::net::SocketAddr;
 
-/// The status of a request that is to be made elsewhere: the body says where.
+/// Status for a request that must use another path, given in the body.
 pub const MOVED: u16 = 308;
 
 /// Which requests leave out.
 const HTTP_PORT: u16 = 80;
 
-/// What of a request matters.
+/// The checked parts of a request.
 #[derive(Clone, Debug, Default)]
 pub struct Request<'a> {
     /// As sent: `GET`, …
@@ -23,12 +23,12 @@ pub struct Request<'a> {
     pub headers: Vec<(&'a str, &'a str)>,
 }
 
-/// Who may ask.
+/// The access rules.
 #[derive(Clone, Debug)]
 pub struct Gate {
     /// The port that is listened on.
     pub port: u16,
-    /// What the path must begin with.
+    /// Required first part of the path.
     pub token: String,
 }
 
@@ -37,7 +37,7 @@ pub struct Gate {
 pub struct Denied {
     /// The status of HTTP.
     pub status: u16,
-    /// For the one who asked; tells nothing about the recording.
+    /// Reason for the client. Contains nothing about the recording.
     pub reason: &'static str,
 }
 
@@ -45,7 +45,7 @@ const METHOD: Denied = Denied { status: 405, reason: "only GET and HEAD" };
 const HOST: Denied = Denied { status: 421, reason: "this server is not that host" };
 const ORIGIN: Denied = Denied { status: 403, reason: "not from another page" };
 const TOKEN: Denied = Denied { status: 403, reason: "open the address that holdup view printed" };
-/// The page's own addresses are relative: without the slash behind the token they would lead beside it.
+/// The page's own addresses are relative. Without the slash after the token they would not contain the token.
 const SLASH: Denied = Denied { status: MOVED, reason: "the address ends with a slash" };
 const PATH: Denied = Denied { status: 400, reason: "not a path of this server" };
 
@@ -54,20 +54,20 @@ const PATH: Denied = Denied { status: 400, reason: "not a path of this server" }
 pub struct Admitted<'a> {
     /// Without a leading slash: `api/summary`.
     pub path: &'a str,
-    /// Behind the question mark; empty if there is none.
+    /// The text after the question mark. Empty if there is none.
     pub query: &'a str,
 }
 
 impl Gate {
-    /// The address to open; ends with a slash.
+    /// The address to open. Ends with a slash.
     pub fn address(&self) -> String {
         format!("http://127.0.0.1:{}/{}/", self.port, self.token)
     }
 
-    /// Lets a request pass, or says why not.
+    /// Checks a request.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason for the denial.
     pub fn admit<'a>(&self, request: &Request<'a>) -> Result<Admitted<'a>, Denied> {
         Hosts::Loopback(self.port).admit(request)?;
         let (path, query) = request.target.split_once('?').unwrap_or((request.target, ""));
@@ -92,19 +92,19 @@ impl Gate {
 /// As which hosts a server may be asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hosts {
-    /// It listens on the loopback address, at this port: an address of that kind, or `localhost`.
+    /// Listens on the loopback address, at this port. Accepts loopback addresses and `localhost`.
     Loopback(u16),
     /// The same, and these names: a scraper or a proxy of this machine asks under them. Ports do not matter then.
     Named(u16, Vec<String>),
-    /// It is meant for the network, where it may have any name.
+    /// Listens for the network, where the machine may have any name.
     Any,
 }
 
 impl Hosts {
-    /// Lets a request pass that reads only, is meant for this host and comes from no other page, or says why not.
+    /// Accepts a request that only reads, has this host's name, and comes from no other page.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason for the denial.
     pub fn admit(&self, request: &Request<'_>) -> Result<(), Denied> {
         if !matches!(request.method, "GET" | "HEAD") {
             return Err(METHOD);
@@ -118,7 +118,7 @@ impl Hosts {
         if !request.values("origin").all(here) {
             return Err(ORIGIN);
         }
-        // Browsers say where a request comes from; a link typed or clicked elsewhere than on a page is `none`.
+        // Browsers send the origin of a request. It is `none` for a typed address or a link outside of pages.
         match request.values("sec-fetch-site").all(|site| matches!(site, "same-origin" | "none")) {
             true => Ok(()),
             false => Err(ORIGIN),
@@ -151,13 +151,13 @@ impl Request<'_> {
     }
 }
 
-/// Compares in a time that does not tell how much of it is right.
+/// Compares in constant time, so that the duration does not reveal how much is right.
 fn same(given: &[u8], wanted: &[u8]) -> bool {
     let difference = given.iter().zip(wanted).fold(0, |sum, (a, b)| sum | (a ^ b));
     given.len() == wanted.len() && !wanted.is_empty() && difference == 0
 }
 
-/// What every answer says: the page may load from here only, run no inline script, be framed by nobody.
+/// Headers of every response: the page may only load from here, runs no inline scripts, and cannot be framed.
 pub const HEADERS: &[(&str, &str)] = &[
     (
         "Content-Security-Policy",

@@ -34,7 +34,7 @@ impl TileHead {
     }
 }
 
-/// A tile with what it holds.
+/// A tile with its content.
 #[derive(Serialize)]
 struct Answer<T: Serialize> {
     #[serde(flatten)]
@@ -129,7 +129,7 @@ pub(super) fn answer_cpus(viewer: &Viewer, ask: &Ask) -> Result<String, Refusal>
     Ok(to_text(&Answer { head: TileHead::of(viewer, &tile), content: Cpus { cpus } }))
 }
 
-/// One CPU's part of a tile; of one that ran nothing, or is not there, without rows.
+/// One CPU's part of a tile. Without rows for a CPU that ran nothing or does not exist.
 pub(super) fn cpu_columns(viewer: &Viewer, cpu: CpuId, tile: &Tile) -> CpuColumns {
     let found = viewer.timelines.of(cpu).map(|timeline| cpu_lane(timeline, tile));
     let rows = found.as_ref().map_or(&[][..], |lane| &lane.rows);

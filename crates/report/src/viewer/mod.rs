@@ -1,7 +1,8 @@
-//! The viewer's answers: what `docs/viewer-api.md` promises, of one recording held in memory.
+//! The viewer's responses (`docs/viewer-api.md`) about one recording held in memory.
 //!
-//! [`Viewer::answer`] takes the path and query of a question and gives JSON. It reads no file and knows no socket:
-//! [`gate`] says which requests may ask at all, the binary has the socket, [`bundle`] writes the answers into a file.
+//! [`Viewer::answer`] takes the path and query of a request and returns JSON. It reads no file and uses no
+//! socket. [`gate`] checks access, the binary has the socket, and [`bundle`] writes the responses into a
+//! file.
 
 mod ask;
 pub mod bundle;
@@ -50,10 +51,10 @@ pub enum Refusal {
     /// The question makes no sense.
     #[error("{0}")]
     Bad(String),
-    /// What is asked for is not there.
+    /// The requested item does not exist.
     #[error("{0}")]
     NotThere(String),
-    /// Nobody knows yet: it is to be asked again in a moment.
+    /// Not known yet: the client should retry soon.
     #[error("{}", .0.sentence())]
     Later(Stage),
 }
@@ -67,7 +68,7 @@ impl Refusal {
         Refusal::NotThere(text.to_owned())
     }
 
-    /// As HTTP says it.
+    /// The HTTP status.
     pub fn status(&self) -> u16 {
         match self {
             Refusal::Bad(_) => 400,
@@ -81,12 +82,13 @@ impl Refusal {
 /// Source and instructions of a function, from files that the viewer itself does not read.
 pub type Annotator = Box<dyn Fn(&Trace, &str) -> Result<Value, String> + Send + Sync>;
 
-/// A recording that is looked at.
+/// A recording to view.
 ///
-/// It answers about lanes as soon as it is [begun](Viewer::begin), and why, once it was [completed](Viewer::complete).
+/// Lanes are available as soon as it is [begun](Viewer::begin). Findings are available once it is
+/// [completed](Viewer::complete).
 pub struct Viewer {
     trace: Trace,
-    /// Findings, and what they rest on.
+    /// Findings and their basis.
     analysis: OnceLock<Analysis>,
     timelines: Timelines,
     roles: Roles,
@@ -105,15 +107,15 @@ pub struct Viewer {
 /// A recording that flame graphs are compared with.
 struct Against {
     manifest: Manifest,
-    /// Read later than what is looked at.
+    /// Read after the recording itself.
     trace: OnceLock<Trace>,
 }
 
-/// An endpoint: its name below `api/`, the parameters that it knows, and who answers.
+/// An endpoint: its name below `api/`, its parameters, and its function.
 struct Endpoint {
     name: &'static str,
     parameters: &'static [&'static str],
-    /// Its answer rests on the whole analysis.
+    /// Whether it needs the whole analysis.
     late: bool,
     answer: fn(&Viewer, &Ask) -> Result<String, Refusal>,
 }
@@ -178,7 +180,7 @@ impl Viewer {
         }
     }
 
-    /// Derives the rest; from then on all is answered.
+    /// Derives the rest. From then on, all responses are available.
     pub fn complete(&self) {
         self.analysis.get_or_init(|| {
             let known = (self.roles.clone(), self.totals.clone());
@@ -191,7 +193,7 @@ impl Viewer {
         self.analysis.get().is_some()
     }
 
-    /// The whole analysis; whoever cannot be sure that it is there asks `is_complete` first, or waits here.
+    /// Returns the whole analysis. Waits for it unless `is_complete`.
     fn analysis(&self) -> &Analysis {
         self.analysis.wait()
     }
@@ -202,7 +204,8 @@ impl Viewer {
         self
     }
 
-    /// With a recording to compare flame graphs with, of which the manifest is known; [`Viewer::compare`] gives the rest.
+    /// Adds a recording to compare flame graphs with, of which only the manifest is known.
+    /// [`Viewer::compare`] adds the rest.
     pub fn with_against(mut self, manifest: Manifest) -> Viewer {
         self.against = Some(Against { manifest, trace: OnceLock::new() });
         self
@@ -277,7 +280,7 @@ impl Viewer {
     }
 }
 
-/// Bytes of an answer. What is serialised are numbers, texts and lists: that cannot fail.
+/// Bytes of a response. Serializing numbers, texts and lists cannot fail.
 fn to_text(answer: &impl Serialize) -> String {
     serde_json::to_string(answer).unwrap_or_else(|error| format!("{{\"error\": \"{error}\"}}"))
 }

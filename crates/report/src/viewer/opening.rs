@@ -1,6 +1,6 @@
-//! A recording that is being opened: who asks before it is read hears how far that is, or, where the same was answered at an
-//! earlier opening, that answer. Answers depend on the recording and this program alone, so they can be kept; where, is
-//! the binary's business.
+//! A recording that is being opened. A request before it is read gets the progress, or the cached response of
+//! an earlier opening. Responses depend only on the recording and this program, so they can be cached. The
+//! binary stores the cache.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -18,9 +18,9 @@ use super::{Refusal, Viewer};
 pub enum Stage {
     /// The recording is being read.
     Reading,
-    /// It was read; what lanes are drawn from is being made.
+    /// The recording is read, and the lanes are being made.
     Lanes,
-    /// Lanes can be drawn; why it is so is being worked out.
+    /// Lanes are available, and the findings are being derived.
     Findings,
     /// The recording that it is compared with is being read.
     Other,
@@ -52,10 +52,10 @@ impl Stage {
 const ANSWER_MAX_BYTES: usize = 4 << 20;
 /// More than this is not kept of a recording.
 const KEPT_MAX_BYTES: usize = 24 << 20;
-/// What only this machine of today can tell, or nobody asks for in the same words again.
+/// Responses that depend on this machine's current files, or whose requests are rarely repeated.
 const NEVER_KEPT: &[&str] = &["annotate", "search"];
 
-/// The question for what there is to show first.
+/// The request for the preview.
 pub(super) const FIRST_LOOK: &str = "first-look";
 
 /// Answers by question.
@@ -78,7 +78,7 @@ pub struct Opening {
 }
 
 impl Opening {
-    /// Nothing was read yet; `kept` are the bytes of [`Opening::to_keep`] at an earlier opening.
+    /// Nothing has been read yet. `kept`: the bytes of [`Opening::to_keep`] at an earlier opening.
     pub fn new(switches: u64, kept: Option<&[u8]>) -> Opening {
         let answers = kept.and_then(unpack).unwrap_or_default();
         let bytes = answers.iter().map(|(question, answer)| question.len() + answer.len()).sum();
@@ -91,7 +91,7 @@ impl Opening {
         }
     }
 
-    /// What can be shown until the recording was read, or that there is nothing.
+    /// Sets the preview to show until the recording is read, or `None`.
     pub fn show_first(&self, look: Option<String>) {
         let _ = self.first_look.set(look);
     }
@@ -101,20 +101,20 @@ impl Opening {
         self.stage.store(Stage::Lanes as u8, Ordering::Release);
     }
 
-    /// It can answer about lanes, at least; what is put second is dropped.
+    /// Sets the viewer, which can at least respond about lanes. A second viewer is dropped.
     pub fn put(&self, viewer: Viewer) -> &Viewer {
         self.viewer.get_or_init(|| viewer)
     }
 
-    /// What answers, once there is one.
+    /// The viewer, once there is one.
     pub fn viewer(&self) -> Option<&Viewer> {
         self.viewer.get()
     }
 
-    /// As [`Viewer::answer`].
+    /// Like [`Viewer::answer`].
     ///
     /// # Errors
-    /// Likewise; [`Refusal::Later`] if nobody knows yet.
+    /// The same, and [`Refusal::Later`] if the response is not known yet.
     pub fn answer(&self, path: &str, query: &str) -> Result<String, Refusal> {
         if path == FIRST_LOOK {
             return self.first_look();
@@ -152,7 +152,7 @@ impl Opening {
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
-        // Whoever broke off while it was locked has at most not kept an answer.
+        // A panic while it was locked has at most lost a response.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -168,7 +168,8 @@ impl Opening {
         }
     }
 
-    /// What to keep for the next opening, packed; nothing if no answer came since this was last asked.
+    /// Returns the responses to cache for the next opening, packed. `None` if there are no new ones since the
+    /// last call.
     pub fn to_keep(&self) -> Option<Vec<u8>> {
         let mut kept = self.kept();
         if !std::mem::take(&mut kept.changed) {
@@ -183,7 +184,7 @@ impl Opening {
     }
 }
 
-/// The words of a question; a summary that is not complete is not kept, so both ways to ask for one are the same.
+/// The key of a request. Only complete summaries are cached, so both forms of that request have the same key.
 fn question(path: &str, query: &str) -> String {
     match path {
         "summary" => path.to_owned(),

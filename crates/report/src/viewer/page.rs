@@ -5,11 +5,11 @@
 pub struct Asset {
     /// Path below the page, with slashes: `index.html`, `assets/index.js`.
     pub path: String,
-    /// What is in it.
+    /// The content.
     pub bytes: Vec<u8>,
 }
 
-/// The kind of a file, by its name; what is not known is not shown.
+/// The content type by file name. Unknown files are not displayed.
 pub fn content_type(path: &str) -> &'static str {
     match path.rsplit_once('.').map(|(_, extension)| extension) {
         Some("html") => "text/html; charset=utf-8",
@@ -24,13 +24,13 @@ pub fn content_type(path: &str) -> &'static str {
     }
 }
 
-/// The file that `path` asks for; nothing is the page itself.
+/// Returns the file at `path`. The empty path is the page itself.
 pub fn find<'a>(assets: &'a [Asset], path: &str) -> Option<&'a Asset> {
     let path = if path.is_empty() { "index.html" } else { path };
     assets.iter().find(|asset| asset.path == path)
 }
 
-/// What is shown where the binary was built without the page.
+/// Shown if the binary was built without the page.
 pub const NOT_BUILT: &str = "This holdup was built without its viewer: the page in viewer/ needs Node.js to be built.\n\
     \n\
     Build it again after `./dev setup`, which installs Node.js where it can and builds the page (or run\n\

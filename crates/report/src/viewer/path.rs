@@ -8,7 +8,7 @@ use super::{Ask, Refusal, Viewer, to_text};
 /// Steps of an answer, about: shorter ones are merged.
 const STEPS_MAX: u64 = 2000;
 
-/// The path, by column, and what it is made of.
+/// The path by column, and its composition.
 #[derive(Default, Serialize)]
 struct Path {
     start: Vec<u64>,
@@ -44,7 +44,7 @@ pub(super) fn answer(viewer: &Viewer, ask: &Ask) -> Result<String, Refusal> {
             continue;
         }
         if let Some(start) = begun.take() {
-            // Several steps that are too short to be told apart, up to this one or with it.
+            // Several steps too short to be shown separately, up to or including this one.
             let end = if is_long { step.from } else { step.to };
             out.push(viewer.since(start), viewer.since(end), (-1, -1));
         }

@@ -1,25 +1,25 @@
-//! From a request to an answer's status, kind and bytes; the socket is the binary's.
+//! Converts a request to the status, content type and bytes of a response. The binary has the socket.
 
 use super::Refusal;
 use super::gate::{Denied, Gate, MOVED, Request};
 use super::opening::Opening;
 use super::page::{Asset, NOT_BUILT, content_type, find};
 
-/// What goes back, besides [`super::gate::HEADERS`].
+/// The response, without [`super::gate::HEADERS`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response {
     /// The status of HTTP.
     pub status: u16,
     /// Kind of `body`.
     pub content_type: &'static str,
-    /// What is answered; of [`MOVED`], the path where it is to be asked.
+    /// The body. For [`MOVED`], the path to use.
     pub body: Vec<u8>,
 }
 
 const JSON: &str = "application/json; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";
 
-/// Answers, or says why not.
+/// Responds to a request, or denies it.
 pub fn respond(opening: &Opening, gate: &Gate, assets: &[Asset], request: &Request) -> Response {
     let admitted = match gate.admit(request) {
         Ok(admitted) => admitted,

@@ -77,24 +77,24 @@ fn functions(viewer: &Viewer, is_wanted: &dyn Fn(&str) -> bool) -> Vec<Value> {
     for frame in viewer.trace.frames.iter().filter(|frame| is_wanted(&frame.function)) {
         found.insert((frame.function.as_str(), frame.module.as_str()));
     }
-    // A name that is what was typed, or begins with it, is the likelier one.
+    // Names equal to the text, or beginning with it, come first.
     let mut ranked: Vec<_> = found.into_iter().collect();
     ranked.sort_by_key(|(name, module)| (name.len(), *name, *module));
     let row = |(name, module): (&str, &str)| result("function", name, module, whole(viewer));
     ranked.into_iter().take(RESULTS_MAX).map(row).collect()
 }
 
-/// What the spans of a name have in common.
+/// Summary of the spans of a name.
 #[derive(Clone, Copy, Default)]
 struct SpanUse {
     count: u64,
     longest: SpanRow,
 }
 
-/// Each name once, with its longest span; the one of the longest first.
+/// Each name once, with its longest span. The longest spans come first.
 fn spans(viewer: &Viewer, is_wanted: &dyn Fn(&str) -> bool) -> Vec<Value> {
     let names = &viewer.trace.names;
-    // A name is told once by each lane: they are one.
+    // Each lane records a name separately. Here they are one.
     let mut wanted: BTreeMap<&str, SpanUse> = BTreeMap::new();
     let texts: Vec<Option<&str>> =
         names.iter().map(|name| Some(name.text.as_str()).filter(|text| is_wanted(text))).collect();

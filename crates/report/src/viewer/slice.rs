@@ -1,4 +1,4 @@
-//! `api/slice`: one slice and all that is known about it: stack, waker, who had its CPU, why.
+//! `api/slice`: one slice with its details: stack, waker, occupants of its CPU, causes.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -19,9 +19,9 @@ use super::{Ask, Refusal, Viewer, or_none, to_text};
 const FUNCTIONS_MAX: usize = 10;
 /// Frames of a stack.
 const FRAMES_MAX: usize = 256;
-/// Who waited for the thread.
+/// Maximum number of threads that waited for the thread.
 const KEPT_MAX: usize = 5;
-/// Who had the CPU.
+/// Maximum number of threads that occupied the CPU.
 const OCCUPANTS_MAX: usize = 10;
 
 pub(super) fn answer(viewer: &Viewer, ask: &Ask) -> Result<String, Refusal> {
@@ -89,7 +89,7 @@ fn teller(viewer: &Viewer) -> Teller<'_> {
     Teller { trace: &viewer.trace, derived: &viewer.analysis().derived }
 }
 
-/// The stack that tells most of a slice, and where it is from.
+/// Returns the most specific stack of a slice, and its origin.
 fn stack(viewer: &Viewer, slice: &Slice) -> (StackId, &'static str) {
     if slice.stack != StackId::NONE {
         return (slice.stack, "blocked");
@@ -187,7 +187,7 @@ fn context_name(context: WakeContext) -> &'static str {
     }
 }
 
-/// The CPU that a thread waited for, and who had it.
+/// Returns the CPU that a thread waited for, and the threads that occupied it.
 fn queued_behind(viewer: &Viewer, slice: &Slice) -> (CpuId, Value) {
     if !slice.state.waits_for_cpu() {
         return (CpuId::NONE, json!([]));
@@ -218,7 +218,7 @@ fn longest_turns(
     longest
 }
 
-/// Who waited meanwhile for this thread to come, being the last.
+/// Threads that waited for this thread to arrive last.
 fn kept_waiting(viewer: &Viewer, slice: &Slice) -> Value {
     let rendezvous = &viewer.analysis().derived.rendezvous;
     let kept = rendezvous.kept_waiting(slice.thread, (slice.start, slice.end));

@@ -72,7 +72,7 @@ pub(super) fn of(viewer: &Viewer, threads: &[ThreadId], tile: &Tile) -> SpanLane
 }
 
 impl SpanLanes {
-    /// Nothing was told here.
+    /// Whether no span was recorded here.
     pub(super) fn is_empty(&self) -> bool {
         self.lanes.iter().all(|lane| lane.start.is_empty())
     }

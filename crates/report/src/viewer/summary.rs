@@ -1,4 +1,4 @@
-//! `api/summary`: what the recording is, what was found, who took part. The page asks it first.
+//! `api/summary`: the recording, its findings and its threads. The page requests it first.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -25,10 +25,10 @@ pub(super) fn answer(viewer: &Viewer, ask: &Ask) -> Result<String, Refusal> {
     Ok(to_text(&of(viewer, &[])))
 }
 
-/// The answer; `thinned` says what a file left out.
+/// Returns the response. `thinned`: the omissions of a file.
 pub(super) fn of(viewer: &Viewer, thinned: &[String]) -> Value {
     let (trace, ledger) = (&viewer.trace, &viewer.totals);
-    // Asked once: it may come while this is being said.
+    // Read once, because the analysis may be completed during this call.
     let all = viewer.analysis.get();
     let (findings, symptoms, skipped): (&[Finding], &[Symptom], &[_]) = match all {
         Some(all) => (&all.findings, &all.symptoms, &all.skipped),
@@ -67,7 +67,7 @@ pub(super) fn of(viewer: &Viewer, thinned: &[String]) -> Value {
     json!(out)
 }
 
-/// What is said of a recording that needs its small tables only: manifest, processes and losses.
+/// The part of the summary that only needs the small tables: manifest, processes and losses.
 pub(super) fn of_recording(trace: &Trace, tiling: &Tiling) -> BTreeMap<&'static str, Value> {
     let manifest = &trace.manifest;
     let loss = figures::loss(trace);
@@ -96,7 +96,7 @@ pub(super) fn of_recording(trace: &Trace, tiling: &Tiling) -> BTreeMap<&'static 
     ])
 }
 
-/// What is said of a thread that needs its row only.
+/// The part of a thread's summary that only needs its row.
 pub(super) fn of_thread(trace: &Trace, id: ThreadId, slices: u64) -> BTreeMap<&'static str, Value> {
     let row = trace.threads.get(id.index()).cloned().unwrap_or_default();
     BTreeMap::from([
@@ -159,7 +159,7 @@ fn losses(trace: &Trace) -> Value {
     trace.losses.iter().map(loss).collect()
 }
 
-/// By code, which is what answers hold; `rank` is the place in reports.
+/// Indexed by code, which responses contain. `rank` is the position in reports.
 fn classes() -> Value {
     let mut by_code: Vec<(usize, Class)> = Class::ALL.into_iter().enumerate().collect();
     by_code.sort_by_key(|(_, class)| *class as u8);
@@ -180,7 +180,7 @@ fn kind(class: Class) -> &'static str {
     }
 }
 
-/// The program's threads, those that findings name first, then by time lost; then others that ran.
+/// The program's threads: first those that findings name, then by lost time. Other threads that ran follow.
 pub(super) fn ranked_threads(viewer: &Viewer) -> Vec<ThreadId> {
     let mut named: BTreeMap<ThreadId, usize> = BTreeMap::new();
     let findings = viewer.analysis.get().map_or(&[][..], |all| &all.findings);
@@ -199,7 +199,7 @@ pub(super) fn ranked_threads(viewer: &Viewer) -> Vec<ThreadId> {
     ranked.into_iter().map(|ledger| ledger.thread).collect()
 }
 
-/// Time that a thread neither ran nor chose to be idle in: who is shown first, no figure of a report.
+/// Time in which a thread neither ran nor was idle by choice. Only used for the order of lanes.
 fn lost_ns(classes: &ByClass) -> u64 {
     let lost = |class: &Class| {
         !class.on_cpu()

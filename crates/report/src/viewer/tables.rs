@@ -30,7 +30,7 @@ struct Table {
     label: &'static str,
     /// Name, label and unit of each column.
     columns: &'static [(&'static str, &'static str, &'static str)],
-    /// What its figures rest on, as a sentence; empty: nothing needs saying.
+    /// A sentence about the basis of the figures. Empty if there is none.
     note: fn(&Viewer) -> String,
     rows: fn(&Viewer) -> Rows,
 }
@@ -42,7 +42,7 @@ struct Rows {
 }
 
 impl Rows {
-    /// `all` with what they are made of; no more are made than are given.
+    /// Converts the first `most` items of `all` to rows.
     fn first<T>(all: &[T], most: usize, row: impl Fn(&T) -> Row) -> Rows {
         Rows { first: all.iter().take(most).map(row).collect(), all: all.len() }
     }
@@ -56,12 +56,12 @@ impl From<Vec<Row>> for Rows {
     }
 }
 
-/// Nothing needs saying.
+/// No note.
 fn no_note(_: &Viewer) -> String {
     String::new()
 }
 
-/// Its cells, and where it leads.
+/// Cells of a row, and the place that it links to.
 type Row = (Vec<Value>, Option<Place>);
 
 /// Where a click on a row leads.

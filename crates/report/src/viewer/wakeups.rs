@@ -31,7 +31,7 @@ pub(super) fn answer(viewer: &Viewer, ask: &Ask) -> Result<String, Refusal> {
             rows[first..behind].iter().filter(by_wanted)
         })
     };
-    // Of each wakee one in so many: all of it is there, thinner. They are counted first, for there may be millions.
+    // The same fraction of each wakee's wakeups. They are counted first, because there may be millions.
     let count = all().count();
     let mut arrows: Vec<Wakeup> = all().step_by(count.div_ceil(ARROWS_MAX).max(1)).copied().collect();
     arrows.sort_by_key(|row| (row.at, row.wakee));

@@ -63,7 +63,7 @@ fn of_a_pause_that_fired_the_report_says_why() {
             && lines[2].contains(" held it, and ran in the kernel for 4.00 ms during that time"),
         "{lines:?}"
     );
-    // Nothing is said of a moment in which the thread did not wait, or that is not in the recording.
+    // There is no row for a time at which the thread did not wait, or outside of the recording.
     for (tick, length_ns) in [(3, 2_000_000), (900_000, 1_000)] {
         trace.manifest.fired = vec![Fired { length_ns, ..pause_of(&trace, tick) }];
         let text =

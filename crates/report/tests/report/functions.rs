@@ -1,4 +1,4 @@
-//! What is inside functions: stacks, instructions, lines.
+//! Inside of functions: stacks, instructions, lines.
 
 use holdup_events::tables::PYTHON_MODULE;
 use holdup_findings::derive::stacks::{Spot, function_costs};

@@ -66,7 +66,7 @@ fn paths(value: &Value, at: &str, out: &mut BTreeSet<String>) {
     }
 }
 
-/// Those of experiments are on a page of their own; the commands' own tests hold that against what they print.
+/// Keys of experiments are on a page of their own. The commands' own tests compare that page with the output.
 fn documented() -> BTreeSet<String> {
     let page = |name| std::fs::read_to_string(format!("{}/../../docs/{name}", env!("CARGO_MANIFEST_DIR")));
     let text = ["json.md", "json-calls.md", "json-memory.md", "json-over-time.md"]
@@ -117,7 +117,7 @@ fn some_shared_data() -> SharedData {
     }
 }
 
-/// One call, told in each of the three ways.
+/// One call, recorded in each of the three ways.
 fn some_calls(thread: ThreadId) -> Calls {
     let one = || Histogram([(1, 1)].into());
     let used = CallUse {

@@ -1,5 +1,5 @@
-//! The report on hand-made recordings: goldens read by people.
-//! `HOLDUP_BLESS=1` writes the goldens anew.
+//! The report on hand-made recordings, compared with reviewed golden files. `HOLDUP_BLESS=1` writes the
+//! golden files.
 
 mod fired;
 mod functions;

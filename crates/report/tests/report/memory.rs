@@ -9,7 +9,7 @@ use holdup_testkit::check::trace_of_lanes;
 
 use super::{BUSY, busy, golden, manifest, sections};
 
-/// Drawn at two places: small ones that another thread frees, a large one that stays.
+/// Samples at two sites: small objects that another thread frees, and a large one that stays.
 pub fn add_allocations(trace: &mut Trace) {
     let stacks = [0, 1].map(|thread| {
         let sample = trace.samples.iter().find(|sample| sample.thread == ThreadId(thread));

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::{busy, some_counts};
 
-/// Columns of the printed characters, told apart from escapes by a terminal's own rule.
+/// Columns of the printed characters, without terminal escape sequences.
 fn plain(line: &str) -> String {
     let mut out = String::new();
     let mut chars = line.chars();

@@ -1,4 +1,4 @@
-//! For whom threads wait at sockets, in the section `waits`.
+//! Peers of waits at sockets, in the section `waits`.
 
 use holdup_events::ObjectKind;
 use holdup_events::tables::CallObject;

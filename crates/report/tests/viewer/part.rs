@@ -1,4 +1,4 @@
-//! What is a part only is told as one: arrows, tables, files. And what is told under a name is that.
+//! Partial data is marked as partial: arrows, tables, files. Names in responses resolve to the right items.
 
 use holdup_events::event::WakeContext;
 use holdup_events::tables::{Process, SliceRow, Slices, Thread, ThreadState, Wakeup, Wakeups};
@@ -99,7 +99,7 @@ fn a_table_that_is_cut_says_of_how_much_it_is_the_first() {
     assert_eq!(ask(&busy(), "tables/threads")["note"], "");
 }
 
-/// So many threads whose slices have little in common.
+/// This number of threads whose slices have little in common.
 fn uneven(threads: u32) -> Trace {
     let mut trace = Trace::default();
     let end = Timestamp(1 << 30);

@@ -5,7 +5,8 @@ pub(super) const COLUMNS: usize = 5;
 /// Rows of a letter.
 pub(super) const ROWS: usize = 7;
 
-/// The columns of a letter from left to right, the uppermost row being the lowest bit; a box for what is not ASCII.
+/// The columns of a letter from left to right, with the top row in the lowest bit. A box for non-ASCII
+/// characters.
 pub(super) fn columns(letter: char) -> [u8; COLUMNS] {
     const BOX: [u8; COLUMNS] = [0x7f, 0x41, 0x41, 0x41, 0x7f];
     let number = u32::from(letter).checked_sub(u32::from(' '));

@@ -1,5 +1,5 @@
-//! Speed-up against the number of workers as a picture: runs' means with intervals, the ideal, and the fitted law. It is
-//! drawn once, and written as SVG or PNG.
+//! Chart of the speedup against the number of workers: means of runs with intervals, the ideal, and the
+//! fitted law. Written as SVG or PNG from the same shapes.
 
 mod letters;
 mod png;
@@ -15,7 +15,7 @@ const MARGIN: f64 = 50.0;
 /// Points of a curve.
 const STEPS: u32 = 60;
 
-/// Of what it is made, the lowest first; lengths in units of which a line is one wide, from the upper left corner.
+/// The shapes, back to front. Lengths are in units of a line's width, from the upper left corner.
 pub struct Picture {
     shapes: Vec<Shape>,
 }
@@ -58,7 +58,7 @@ const RUNS: Colour = [0x00, 0x66, 0xcc];
 const TEXT: Colour = [0x00, 0x00, 0x00];
 
 impl Picture {
-    /// Of what `holdup scale` found.
+    /// The chart of a result of `holdup scale`.
     pub fn speedup(scaling: &Scaling, title: &str) -> Picture {
         let frame = Frame::of(scaling);
         let mut picture = Picture { shapes: Vec::new() };
@@ -85,7 +85,7 @@ impl Picture {
         picture
     }
 
-    /// For browsers and documents; it grows without loss.
+    /// As SVG, for browsers and documents.
     pub fn svg(&self) -> String {
         svg::write(&self.shapes)
     }
@@ -120,7 +120,7 @@ struct Frame {
 impl Frame {
     fn of(scaling: &Scaling) -> Frame {
         let workers = scaling.points.iter().map(|point| f64::from(point.workers)).fold(1.0, f64::max);
-        // Intervals of two runs reach to the sky: what is beyond twice the greatest mean is cut off.
+        // The interval of two runs can be huge, so the chart ends at twice the greatest mean.
         let mean = scaling.points.iter().map(|point| point.speedup.relative + 1.0).fold(1.0, f64::max);
         let high = |point: &ScalePoint| finite(point.speedup.high, point.speedup.relative) + 1.0;
         let most = scaling.points.iter().map(|point| high(point).min(2.0 * mean));
@@ -171,7 +171,7 @@ mod tests {
         Picture::speedup(&scaling, "a <title> é")
     }
 
-    /// Length, type and data of each chunk; the checksums must be right.
+    /// Returns length, type and data of each chunk. Checks the checksums.
     fn chunks(bytes: &[u8]) -> Vec<(String, Vec<u8>)> {
         assert_eq!(&bytes[..8], b"\x89PNG\r\n\x1a\n");
         let (mut rest, mut found) = (&bytes[8..], Vec::new());
@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(at(frame.place(2.0, 1.8)), RUNS);
         assert_eq!(at(frame.place(0.0, 1.0)), AXIS);
         assert_eq!(at((WIDTH - 1.0, HEIGHT - 1.0)), [255; 3]);
-        // The title's letters, and nothing beside them.
+        // The title's letters, and nothing to the side of them.
         let black = |x: std::ops::Range<u32>, y: std::ops::Range<u32>| {
             y.flat_map(|y| x.clone().map(move |x| (f64::from(x), f64::from(y))))
                 .filter(|dot| at(*dot) == TEXT)

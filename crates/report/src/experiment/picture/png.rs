@@ -46,7 +46,7 @@ impl Canvas {
         Canvas { width, height, dots: vec![[255; 3]; width * height] }
     }
 
-    /// Mixes a colour into a dot; outside of the picture there is none.
+    /// Blends a colour into a pixel. Ignores pixels outside of the picture.
     fn paint(&mut self, (x, y): (i64, i64), colour: Colour, share: f64) {
         let (Ok(x), Ok(y)) = (usize::try_from(x), usize::try_from(y)) else { return };
         if x < self.width && y < self.height {
@@ -71,7 +71,7 @@ impl Canvas {
         }
     }
 
-    /// All within a distance (in units) of a line; an edge of half a dot is soft.
+    /// Paints all pixels within a distance (in units) of a line. The edge is blended over half a pixel.
     fn stroke(&mut self, ((ax, ay), (bx, by)): Ends, distance: f64, colour: Colour) {
         let [ax, ay, bx, by, distance] = [ax, ay, bx, by, distance].map(|length| length * SCALE);
         let (dx, dy) = (bx - ax, by - ay);

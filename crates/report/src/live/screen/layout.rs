@@ -1,4 +1,4 @@
-//! Where everything goes on a terminal of any size. What has no room is left out, the threads last.
+//! Layout for a terminal of any size. Parts without space are left out, the threads last.
 
 use holdup_findings::derive::class::Class;
 use holdup_findings::glance::{CpuGlance, Glance, ThreadGlance};
@@ -14,13 +14,13 @@ use super::Screen;
 use crate::numbers::{count, duration, percent, share};
 use crate::text::{clean, cut, left, right};
 
-/// With so many columns the lists of waits stand beside the threads, not below them.
+/// From this number of columns, the lists of waits are to the right of the threads, not below them.
 const WIDE: u16 = 140;
-/// A CPU takes no fewer columns, where several stand side by side.
+/// Minimum number of columns of a CPU if several share a line.
 const CPU_COLUMNS: usize = 38;
-/// Below so many rows or columns there is nothing to be seen.
+/// Minimum number of columns and rows for any output.
 const SMALLEST: (u16, u16) = (20, 4);
-/// What stands beside a thread's bar at the least: number, name, shares.
+/// Columns for the text next to a thread's bar: TID, name, shares.
 const THREAD_COLUMNS: usize = 48;
 
 const HELP: [&str; 9] = [
@@ -136,7 +136,7 @@ fn body(screen: &Screen, moment: &Moment, (frame, area): (&mut Frame, Rect)) {
     rows.put(frame, above, lists);
 }
 
-/// What the bars show, in order.
+/// Parts shown in bars, in order.
 fn seen(glance: &Glance) -> Vec<Part> {
     let mut parts: Vec<Part> = bars::parts(&glance.classes).into_iter().map(|(part, _)| part).collect();
     if glance.cpus.iter().any(|cpu| cpu.others_ns > 0) {
@@ -145,7 +145,7 @@ fn seen(glance: &Glance) -> Vec<Part> {
     parts
 }
 
-/// CPUs, several in a line where there are many; those that have no room are counted.
+/// CPUs, several per line if there are many. CPUs without space are counted.
 fn cpus(screen: &Screen, glance: &Glance, (width, lines_max): (usize, usize)) -> Vec<Line<'static>> {
     let mut abreast = 1;
     while glance.cpus.len().div_ceil(abreast) > lines_max && width / (abreast + 1) >= CPU_COLUMNS {
@@ -246,7 +246,8 @@ fn thread_line(screen: &Screen, thread: &ThreadGlance, (bar, columns): (usize, u
     Line::from(spans)
 }
 
-/// All classes of one thread, or the worst waits and locks; who else ran, collections, and what watching cost.
+/// All classes of one thread, or the worst waits and locks. Also other programs, collections, and the cost of
+/// the recording.
 fn lists(screen: &Screen, moment: &Moment, (columns, height): (usize, usize)) -> Vec<Line<'static>> {
     if height == 0 {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! Screens as they are drawn, and what keys do.
+//! Rendered screens, and effects of keys.
 
 use holdup_events::{CpuId, Timestamp, WaitReason};
 use holdup_findings::derive::class::{CLASSES, Class};
@@ -116,7 +116,7 @@ fn drawn(screen: &Screen, width: u16, height: u16) -> String {
     (0..height).map(|y| row(y).trim_end().to_owned() + "\n").collect()
 }
 
-/// Holds a screen to the file that shows it; `HOLDUP_BLESS=1` writes that.
+/// Compares a screen with its golden file. `HOLDUP_BLESS=1` writes the file.
 fn golden(name: &str, text: &str) {
     let path = format!("{}/tests/goldens/top-{name}.txt", env!("CARGO_MANIFEST_DIR"));
     if std::env::var_os("HOLDUP_BLESS").is_some() {

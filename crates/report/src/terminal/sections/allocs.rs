@@ -1,4 +1,4 @@
-//! ALLOCATIONS: what memory was allocated where, what of it still lives, and who freed it.
+//! ALLOCATIONS: allocated memory by site, the part that still lives, and the freeing threads.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ pub(super) const SUMMARY: &str =
     "Allocations by function (--allocs), and the threads that free them (--function)";
 
 const ROWS_MAX: usize = 25;
-/// Rows of lists beside the main one.
+/// Maximum number of rows of secondary lists.
 const LIST_MAX: usize = 10;
 
 pub(super) fn lines(view: &View) -> Vec<String> {
@@ -47,7 +47,7 @@ pub(super) fn lines(view: &View) -> Vec<String> {
     lines
 }
 
-/// What the recorder says of them, if they were wanted.
+/// The recorder's note on allocations, if they were requested.
 fn source<'a>(view: &'a View) -> Option<&'a SourceState> {
     view.trace.manifest.sources.iter().find(|source| source.name == "allocations")
 }
@@ -61,7 +61,7 @@ fn why_none(view: &View) -> String {
     }
 }
 
-/// What the figures are of, and how sure they are.
+/// Basis and confidence of the figures.
 fn basis(view: &View, allocated: &Allocated) -> String {
     let all = &allocated.all;
     if allocated.is_census {
@@ -112,7 +112,7 @@ fn sites(view: &View, allocated: &Allocated) -> Vec<String> {
     let figures = ["bytes", "±", "share"].into_iter().chain(counted).chain(["kept", "moved"]);
     let columns: Vec<Column> =
         [Column::Text("function · place")].into_iter().chain(figures.map(Column::Figure)).collect();
-    // What is in use may have been allocated before.
+    // Memory in use may have been allocated before.
     let enough = |site: &&Site| {
         let shares = [(&site.all, &allocated.all), (&site.live, &allocated.live)];
         shares.iter().any(|(part, all)| share(part.bytes(), all.bytes()) >= view.stacks.share_min)
@@ -154,7 +154,7 @@ fn row(view: &View, allocated: &Allocated, site: &Site) -> Vec<String> {
     cells
 }
 
-/// In place of a number of objects that nobody counted.
+/// Instead of a number of objects that is unknown.
 const NOT_COUNTED: &str = "?";
 
 fn objects(amount: &Amount) -> String {

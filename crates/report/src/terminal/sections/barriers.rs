@@ -1,4 +1,5 @@
-//! BARRIERS: where threads met, what the others waited for the last, who that was, and why it was late.
+//! BARRIERS: places where threads wait for each other, the waiting time, the last thread to arrive, and why
+//! it was late.
 
 use holdup_findings::derive::class::Class;
 use holdup_findings::derive::rendezvous::{Causes, SiteUse};
@@ -81,7 +82,7 @@ fn details(view: &View, used: &SiteUse) -> Vec<String> {
     .collect()
 }
 
-/// What the last did while others waited, the greatest parts first.
+/// Activities of the last thread while others waited, the largest parts first.
 fn causes(causes: &Causes) -> Vec<String> {
     let mut list = vec![
         ("ran".to_owned(), causes.running_ns),

@@ -79,7 +79,7 @@ fn ranges(numbers: &[u16]) -> String {
     spans.iter().map(span).collect::<Vec<_>>().join(",")
 }
 
-/// A line of words, indented, in lines of at most 80 columns; a list of ranges breaks at its commas.
+/// Wraps text at 80 columns, indented. A list of ranges breaks at its commas.
 fn wrapped(text: &str) -> Vec<String> {
     const WIDTH: usize = 80;
     let mut lines = vec![String::from(" ")];

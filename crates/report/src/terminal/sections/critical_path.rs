@@ -1,4 +1,4 @@
-//! CRITICAL PATH: what the run's length depended on, thread by thread, and how parallel it was meanwhile.
+//! CRITICAL PATH: the chain of threads that determined the run's duration, and the parallelism during it.
 
 use holdup_findings::derive::class::Class;
 

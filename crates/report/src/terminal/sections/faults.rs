@@ -105,7 +105,8 @@ fn site(site: &FaultSite) -> Vec<String> {
     ]
 }
 
-/// How often threads took memory back before they got more, in what, and what was read again.
+/// How often threads had to reclaim memory before an allocation, in which functions, and how much was read
+/// again.
 fn reclaims(paging: &Paging) -> Vec<String> {
     let all = &paging.all;
     let why = [

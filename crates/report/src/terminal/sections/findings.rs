@@ -103,7 +103,7 @@ fn saved(finding: &Finding) -> String {
 fn throughput(finding: &Finding) -> String {
     let Throughput { low, likely, high } = Throughput::new(finding);
     let low = format!("{low:.1}");
-    // Beyond ten times the figure says little.
+    // Above a factor of ten, the figure is not meaningful.
     let high = high.filter(|times| *times <= 10.0).map_or("10+".to_owned(), |times| format!("{times:.1}"));
     match likely {
         Some(likely) => format!("throughput × {likely:.1} ({low}..{high})"),
@@ -133,7 +133,7 @@ fn advised(view: &View, word: &str, advice: &str) -> Vec<String> {
     lines
 }
 
-/// What may be said when no rule speaks: not that all is well.
+/// Text for a report without findings: that no rule fired does not mean that there is no problem.
 fn nothing_found(view: &View) -> String {
     let ledger = &view.analysis.derived.ledger;
     if ledger.threads.is_empty() {
@@ -154,7 +154,7 @@ fn nothing_found(view: &View) -> String {
     )
 }
 
-/// What to do where the CPUs do the program's own work, and no more than hints say otherwise.
+/// Advice if the CPUs are busy with the program's own work, and nothing stronger than hints was found.
 fn computes(view: &View) -> Option<Vec<String>> {
     let computes = view.analysis.computes(view.trace)?;
     let mut lines = paragraph(view, &clean(&computes.summary.join(" ")), INDENT);
@@ -168,7 +168,7 @@ fn skipped(view: &View) -> Vec<String> {
     if view.analysis.skipped.is_empty() {
         return Vec::new();
     }
-    // Rules with one reason are said together, in the order of the first.
+    // Rules with the same reason are listed together, in the order of the first.
     let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
     for (rule, reason) in &view.analysis.skipped {
         match reasons.iter_mut().find(|(known, _)| known == reason) {

@@ -1,4 +1,4 @@
-//! GC: what collections cost, as the runtime told it, over what the scheduler saw.
+//! GC: cost of collections, combining the runtime's events with the scheduler's.
 
 use holdup_events::ThreadId;
 use holdup_findings::derive::gc::{BINS_NS, Gc, GcTimes, LaneGc, Pause, Pauses};
@@ -37,7 +37,7 @@ pub(super) fn lines(view: &View) -> Vec<String> {
         format!("the world stopped {} times, {} in total", count(gc.stops), duration(gc.stopped_ns));
     lines.push(match (gc.minor + gc.major, gc.stops) {
         (_, 0) => format!("  {runtimes}: {collections}."),
-        // Probes at stops do not tell what each was for.
+        // Probes at stop-the-world pauses do not report the cause of each.
         (0, _) => format!("  {runtimes}: {stopped}."),
         _ => format!("  {runtimes}: {collections}. {stopped}."),
     });
@@ -50,20 +50,20 @@ pub(super) fn lines(view: &View) -> Vec<String> {
     lines
 }
 
-/// What the runtimes call the teller.
+/// The runtimes' term for a lane.
 fn teller(gc: &Gc) -> &'static str {
     let is = |runtime: &str| gc.lanes.iter().all(|lane| lane.runtime.starts_with(runtime));
     match () {
         () if is("ocaml") => "domain",
         () if is("ghc ") => "capability",
         () if is("go ") => "goroutine",
-        // Probes tell of threads.
+        // Probes report threads.
         () if gc.stops > 0 => "thread",
         () => "lane",
     }
 }
 
-/// A lane by its number, or by the name of its thread where that says more.
+/// Name of a lane: its number, or its thread's name if that is more specific.
 fn title(view: &View, lane: u32, thread: Option<ThreadId>) -> String {
     let number = view.trace.lanes.get(lane as usize).map_or_else(String::new, |lane| lane.number.to_string());
     let thread = thread.and_then(|thread| view.trace.threads.get(thread.index()));
@@ -92,7 +92,7 @@ fn matched(view: &View, gc: &Gc) -> String {
     )
 }
 
-/// What a column of times shows; one that is empty for all is left out.
+/// A column of times. Columns without any value are left out.
 type Figure = (&'static str, fn(&GcTimes) -> u64);
 
 const FIGURES: [Figure; 6] = [
@@ -175,7 +175,7 @@ fn memory(view: &View, gc: &Gc) -> Vec<String> {
     lines
 }
 
-/// For whom collections began, as far as samples and stacks show it.
+/// Threads and functions that caused collections, as far as samples and stacks show it.
 fn who_allocates(view: &View) -> Vec<String> {
     let seen = &view.analysis.derived.garbage;
     if seen.sites.is_empty() {

@@ -76,7 +76,7 @@ fn note(view: &View, text: &str) -> String {
     format!("    {}", view.style.paint(Tint::Faint, text))
 }
 
-/// What most of the work is.
+/// The function with most of the work.
 fn busiest(view: &View) -> Vec<String> {
     let Some(busiest) = &view.analysis.derived.busiest else { return Vec::new() };
     let for_whom = busiest.called_for.as_ref();
@@ -94,7 +94,7 @@ fn busiest(view: &View) -> Vec<String> {
     wrap(&text, view.style.columns() - 4, 1).iter().map(|line| note(view, line)).collect()
 }
 
-/// What much of it is, if that is known.
+/// The known kind of much of the work, if any.
 fn known_work(view: &View) -> Vec<String> {
     let Some(known) = &view.analysis.derived.known_work else { return Vec::new() };
     let text = format!("({} ± {} of it: {})", percent(known.share), percent(known.error), clean(&known.what));

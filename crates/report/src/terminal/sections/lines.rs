@@ -1,4 +1,4 @@
-//! LINES: memory that threads took from each other (sampled), and who touched what.
+//! LINES: cache-line contention between threads (sampled), and the bytes that each thread accessed.
 
 use holdup_findings::derive::lines::{LineThread, SharedData, Sharing};
 

@@ -1,4 +1,4 @@
-//! LOCKS: each lock that somebody waited for, who had it, what that one did meanwhile, and where they waited.
+//! LOCKS: each contended lock, its holders, their activity while others waited, and the waiting code.
 
 use holdup_findings::derive::locks::LockUse;
 use holdup_findings::derive::task_locks::{Held, TaskLock};
@@ -50,7 +50,7 @@ fn of_threads(view: &View) -> Vec<String> {
     lines
 }
 
-/// Those of a runtime's tasks, which no thread waits for.
+/// Locks of a runtime's tasks, which block no thread.
 fn of_tasks(view: &View) -> Vec<String> {
     let all = &view.analysis.derived.task_locks;
     if all.locks.is_empty() {

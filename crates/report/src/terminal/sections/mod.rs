@@ -5,11 +5,11 @@ use crate::text::Tint;
 
 /// One section.
 pub(super) struct Section {
-    /// What it is asked for by.
+    /// Name on the command line.
     pub name: &'static str,
     /// One line, no full stop.
     pub summary: &'static str,
-    /// Its lines.
+    /// The lines.
     pub lines: fn(&View) -> Vec<String>,
 }
 
@@ -49,7 +49,7 @@ sections! {
     sources,
 }
 
-/// A line saying why there is no table.
+/// A line with the reason why there is no table.
 fn nothing(view: &View, text: &str) -> String {
     let text = view.style.fit(text, view.style.columns() - 2);
     format!("  {}", view.style.paint(Tint::Faint, &text))

@@ -25,7 +25,7 @@ pub(super) fn lines(view: &View) -> Vec<String> {
     lines
 }
 
-/// What a runtime told of itself, in one line; what is not its own is the program's.
+/// One line about the events of a runtime. Events without a runtime belong to the program.
 fn told(view: &View, telling: &Telling) -> String {
     let who = if telling.runtime.is_empty() { "the program".to_owned() } else { clean(&telling.runtime) };
     let line = format!(
@@ -77,7 +77,8 @@ fn row(used: &RoleUse) -> Vec<String> {
     ]
 }
 
-/// Rules that told nothing: the program may not do such things, or its names are others. JSON names them all.
+/// Rules of descriptors without a match: the program may not use such functions, or have other names for
+/// them. JSON lists them all.
 fn unmatched(view: &View, runtime: &RuntimeUse) -> Option<String> {
     let roles: Vec<&str> = runtime.unmatched.iter().map(String::as_str).collect();
     let text = format!("{} of {} rules matched nothing: {}", roles.len(), runtime.rules, roles.join("; "));

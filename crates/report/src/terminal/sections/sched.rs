@@ -91,7 +91,7 @@ impl Delays {
     }
 }
 
-/// What woke it, the most frequent first.
+/// The most frequent wakers.
 fn woken_by(view: &View, thread: ThreadId) -> String {
     let wakeups = view.trace.wakeups.of(thread);
     let mut counts: Vec<(WakeContext, u64)> = WakeContext::ALL.iter().map(|kind| (*kind, 0)).collect();

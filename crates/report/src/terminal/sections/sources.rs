@@ -34,7 +34,7 @@ pub(super) fn lines(view: &View) -> Vec<String> {
     lines
 }
 
-/// How far stacks reach; nothing where none tells.
+/// How complete stacks are. Empty without stacks.
 fn completeness(view: &View) -> Vec<String> {
     let counted = Completeness::derive(view.trace);
     let both = counted.on_cpu.merged(&counted.blocked);

@@ -14,7 +14,7 @@ use crate::text::clean;
 
 pub(super) const SUMMARY: &str = "Each thread's life by class of time";
 
-/// Threads that are shown; the rest is summed up. With more threads, groups by name come first.
+/// Maximum number of shown threads. The rest is summed up. With more threads, groups by name come first.
 const ROWS_MAX: usize = 40;
 /// Groups that are shown, and the threads after them.
 const GROUPS_MAX: usize = 15;
@@ -55,7 +55,7 @@ pub(super) fn lines(view: &View) -> Vec<String> {
     lines
 }
 
-/// Threads by name, where there are more than fit into a list; nothing where no two names are alike.
+/// Threads grouped by name, if there are too many for a list. Empty if all names differ.
 fn groups(view: &View) -> Vec<String> {
     let ledger = &view.analysis.derived.ledger;
     if ledger.threads.len() <= ROWS_MAX {
@@ -158,7 +158,7 @@ fn step_row(view: &View, (from, id): (&str, ThreadId), step: &ThreadStep, whole_
     ]
 }
 
-/// A file of samples alone does not tell who waits for a CPU.
+/// A file with only samples does not show which threads wait for a CPU.
 fn knows_queue(view: &View) -> bool {
     let manifest = &view.trace.manifest;
     manifest.mode != "import" || manifest.rung != Rung::Proc

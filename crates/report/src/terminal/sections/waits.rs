@@ -1,4 +1,4 @@
-//! WAITS: what threads waited for, what was at the end of it, and who waited for whom.
+//! WAITS: reasons of waits, the ends of their chains, and which thread waited for which.
 
 use holdup_findings::derive::blame::KindBlame;
 use holdup_findings::derive::peers::{Peer, PeerKind};
@@ -106,7 +106,7 @@ fn edges(view: &View) -> Vec<String> {
     lines
 }
 
-/// For whom at sockets, by the other end's address.
+/// Waits at sockets by the peer's address.
 fn peers(view: &View) -> Vec<String> {
     let peers = &view.analysis.derived.peers;
     if peers.rows.is_empty() {

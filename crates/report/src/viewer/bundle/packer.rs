@@ -1,4 +1,4 @@
-//! Writes answers into a file while there is room, the most useful first, and says what was left out.
+//! Writes responses into a file while there is room, the most useful ones first, and lists the omissions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -23,15 +23,16 @@ const THREADS_MAX: usize = 1000;
 const THREADS_AROUND: usize = 64;
 /// Occurrences of a finding whose surroundings are.
 const EVIDENCE_MAX: usize = 8;
-/// A sample is a moment: the view of one shows what lies around it (viewer/src/model/view.ts has the same).
+/// A sample has no duration: the view of a sample shows its surroundings (viewer/src/model/view.ts has the
+/// same constant).
 const SAMPLE_SPAN: Duration = Duration(1_000_000);
 /// Tiles of a view of one: the page asks for no deeper level.
 const TILES_AROUND: u64 = 4;
 /// Slices of a thread around such an occurrence that can be asked about.
 const SLICES_AROUND: usize = 40;
-/// Of each thread, the longest waits can be asked about.
+/// Number of longest waits per thread with details.
 const WAITS_OF_THREAD: usize = 200;
-/// Of the room, one part in so many is for the whole run at its coarsest, before anything else of the timeline.
+/// The coarsest level of the whole run gets 1/2 of the room, before all other parts of the timeline.
 const COARSEST_PART: usize = 2;
 /// The answers are one text in the page, and browsers have no longer ones than 2^29 - 24 characters.
 const TEXT_MAX: u64 = 400 << 20;
@@ -59,7 +60,7 @@ pub(super) struct Packer<'a> {
     /// Bytes that were written, before they were packed.
     text: u64,
     done: BTreeSet<String>,
-    /// Lanes that are told, and whether nothing was merged in them.
+    /// Written lanes, and whether nothing was merged in them.
     lanes: BTreeMap<(ThreadId, u32, u64), bool>,
     cpu_lanes: BTreeMap<(CpuId, u32, u64), bool>,
     /// Lanes that the file is to have.
@@ -74,7 +75,7 @@ impl<'a> Packer<'a> {
         let mut threads = summary::ranked_threads(viewer);
         threads.truncate(THREADS_MAX);
         let cpus = viewer.timelines.iter().map(|(cpu, _)| cpu).collect();
-        // The summary comes last, for it says what is left out: it has its place already.
+        // The summary is written last, because it lists the omissions. Its space is reserved first.
         let mut last = GzEncoder::new(Vec::new(), Compression::default());
         write!(last, "{}", to_text(&summary::of(viewer, &[])))?;
         let mut out = GzEncoder::new(Vec::new(), Compression::default());
@@ -136,7 +137,7 @@ impl<'a> Packer<'a> {
         Ok(())
     }
 
-    /// A lane with its samples and spans; whether it is complete, `None` where there is no room for it.
+    /// Writes a lane with its samples and spans. Returns whether it is complete. `None` if there is no room.
     fn lane(&mut self, thread: ThreadId, tile: &Tile) -> std::io::Result<Option<bool>> {
         let place = (thread, tile.level, tile.index);
         if self.lanes.contains_key(&place) || !self.has_room() {
@@ -175,7 +176,8 @@ impl<'a> Packer<'a> {
         self.put(format!("counters/{}/{}", tile.level, tile.index), || to_text(&counters::of(viewer, tile)))
     }
 
-    /// Lanes of a tile; gives those of which deeper tiles tell more, `None` if the room ended before all were told.
+    /// Writes the lanes of a tile. Returns the lanes with more detail in deeper tiles. `None` if the room did
+    /// not suffice for all.
     fn tile(&mut self, tile: &Tile, lanes: &Lanes) -> std::io::Result<Option<Lanes>> {
         self.counters(tile)?;
         let mut on = Lanes::default();
@@ -262,7 +264,7 @@ impl<'a> Packer<'a> {
         Ok(true)
     }
 
-    /// The slices that a reader will ask about: what this thread, and who ended its waits, did there.
+    /// Writes the slices that readers are likely to select: those of this thread and of its wakers.
     fn slices_around(&mut self, thread: ThreadId, (from, to): (Timestamp, Timestamp)) -> std::io::Result<()> {
         let trace = &self.viewer.trace;
         let mut threads = vec![thread];
@@ -284,7 +286,7 @@ impl<'a> Packer<'a> {
         Ok(())
     }
 
-    /// Every lane, level by level, until all is told or the room is used up.
+    /// Writes every lane, level by level, until all are complete or the room is used up.
     pub(super) fn levels(&mut self) -> std::io::Result<()> {
         let viewer = self.viewer;
         let mut open = BTreeMap::from([(0, self.wanted.clone())]);
@@ -308,8 +310,8 @@ impl<'a> Packer<'a> {
 
     /// The room ended in this tile.
     fn thin(&mut self, tile: &Tile) {
-        // The level above is told whole, with everything in it that is at least a cell long; at the first there is none above, and
-        // that holds for the lanes that there are.
+        // The level above is complete, with every slice that is at least a cell long. The first level has
+        // none above, and the sentence is about its written lanes.
         let shortest = duration(if tile.level == 0 { tile.cell.0 } else { tile.cell.0 * 2 });
         let places = if self.some_around { "some of the worst places" } else { "the worst places" };
         self.thinned.push(format!(

@@ -1,4 +1,4 @@
-//! Syscalls: what each cost; and one by one what they were made on, with sizes, results and times as histograms.
+//! Syscalls: cost by syscall, and details by object, with sizes, results and times as histograms.
 
 use std::collections::BTreeMap;
 
@@ -116,7 +116,7 @@ fn longest_blocked(viewer: &Viewer) -> BTreeMap<i32, Place> {
 fn uses(viewer: &Viewer) -> Vec<Row> {
     let row = |used: &CallUse| {
         let most = used.threads.first().map(|(thread, _)| *thread);
-        // What was asked of it, raw, where calls are told apart by it: as the report says it.
+        // The raw operation, for calls that are distinguished by it, as in the report.
         let name = if used.op == 0 { used.name.to_owned() } else { format!("{} {:#x}", used.name, used.op) };
         let cells = vec![
             name.into(),

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{Row, Table, place};
 use crate::viewer::Viewer;
 
-/// What is shown around a moment at which a line went to another CPU.
+/// Range shown around the time at which a cache line moved to another CPU.
 const AROUND: Duration = Duration(500_000);
 
 pub(super) const TABLE: Table = Table {

@@ -1,4 +1,4 @@
-//! Meetings by place, and one by one: who came last, how late.
+//! Barriers, joins and pauses by place and one by one: the last thread to arrive, and its delay.
 
 use std::cmp::Reverse;
 
@@ -69,7 +69,7 @@ fn sites(viewer: &Viewer) -> Vec<Row> {
     rendezvous.uses.iter().map(row).collect()
 }
 
-/// Where the last of a meeting can be seen to be late.
+/// Place at which the last thread's delay is visible.
 fn late(viewer: &Viewer, meeting: &Meeting) -> Option<Place> {
     let members = viewer.analysis().derived.rendezvous.members(meeting);
     let first = members.first()?;

@@ -1,4 +1,4 @@
-//! One function: its own and its cumulated time, who calls it, what it calls, by thread, by class.
+//! One function: own and cumulative time, callers, callees, threads, classes.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::terminal::View;
 use crate::terminal::table::{self, Column};
 use crate::text::{Tint, clean};
 
-/// Names that are said where a pattern means several functions.
+/// Maximum number of names listed if a pattern matches several functions.
 const NAMES_MAX: usize = 5;
 /// Rows of each list.
 const ROWS_MAX: usize = 15;

@@ -40,7 +40,7 @@ pub(super) fn lines(view: &View, profile: &Profile) -> Vec<String> {
 
 fn cells(profile: &Profile, row: &FlatRow) -> Vec<String> {
     let place = profile.place(row.place);
-    // An address says in which file it is.
+    // For an address, the file is shown.
     let named = match place.file() {
         "" => clean(&place.name),
         file if place.name.strip_prefix(file).is_some_and(|rest| rest.starts_with("+0x")) => {

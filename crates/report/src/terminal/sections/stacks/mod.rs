@@ -57,7 +57,7 @@ fn part(view: &View, title: &str, selection: &Selection) -> Vec<String> {
     lines
 }
 
-/// What the figures are of, and how sure they are.
+/// Basis and confidence of the figures.
 fn basis(profile: &Profile) -> String {
     let observed = &profile.observed;
     let mut text = format!("{} in all", seconds(profile.all.ns));

@@ -37,7 +37,7 @@ pub(super) fn lines(view: &View) -> Vec<String> {
     lines
 }
 
-/// What was done through io_uring.
+/// Operations through io_uring.
 fn ring_operations(view: &View, calls: &Calls) -> Vec<String> {
     if calls.ring_operations.is_empty() {
         return Vec::new();
