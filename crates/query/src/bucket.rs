@@ -1,7 +1,7 @@
-//! A dataset in a bucket that speaks S3, under the same names as in a directory.
+//! A dataset in a bucket of an S3 service, with the same names as in a directory.
 //!
-//! Nothing can be renamed there: a run is there once its manifest is, which is put last. What a packer leaves that was killed has
-//! none, and is told as such.
+//! Objects cannot be renamed. A run exists once it has a manifest, which is written last. The remains of a
+//! killed packer have none, and are reported as incomplete.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -21,18 +21,19 @@ use object_store::{
 use crate::dataset::{self, MANIFEST, Member, Members, PARTITIONS};
 use crate::error::QueryError;
 
-/// What begins a bucket's name.
+/// Prefix of a bucket's name.
 pub const SCHEME: &str = "s3://";
 
-/// Longer files are put in pieces of this size (bytes; S3 wants 5 MiB at least), so many at a time.
+/// Longer files are written in parts of this size (bytes; S3 requires at least 5 MiB), with this number of
+/// parts in parallel.
 const PIECE_BYTES: usize = 8 << 20;
 const PIECES_AT_ONCE: usize = 4;
-/// So many manifests are read at a time.
+/// Number of manifests read in parallel.
 const MANIFESTS_AT_ONCE: usize = 16;
-/// A request is tried so often, for so long: a wrong endpoint is told soon.
+/// Maximum retries and time of a request. Short, so that a wrong endpoint is reported soon.
 const RETRIES: usize = 3;
 const RETRIES_LAST: Duration = Duration::from_secs(20);
-/// Where the user may say which server to ask (docs.rs/object_store, `AmazonS3ConfigKey`).
+/// Environment variables with the server's address (docs.rs/object_store, `AmazonS3ConfigKey`).
 const ENDPOINTS: [&str; 3] = ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"];
 
 /// A place in a bucket.
@@ -46,10 +47,11 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// `named` is `s3://BUCKET/PREFIX`; server, region and keys come from the environment, as `AWS_...`. Nothing is asked yet.
+    /// Opens a bucket. `named` is `s3://BUCKET/PREFIX`. Server, region and keys come from the environment, as
+    /// `AWS_...`. Sends no request yet.
     ///
     /// # Errors
-    /// If the name or the environment makes no sense.
+    /// If the name or the environment is invalid.
     pub fn open(named: &str) -> Result<Bucket, QueryError> {
         let named = named.trim_end_matches('/');
         let (bucket, prefix) = match named.strip_prefix(SCHEME).unwrap_or_default().split_once('/') {

@@ -18,14 +18,14 @@ pub type Load = Box<dyn Fn() -> Result<Facts, String> + Send + Sync>;
 
 /// A recording that is read when a view of it is asked for.
 pub struct Lazy {
-    /// Its name.
+    /// The name.
     pub name: Arc<str>,
     load: Load,
     facts: OnceLock<Result<Arc<Facts>, String>>,
 }
 
 impl Lazy {
-    /// Of a recording that `load` reads.
+    /// A recording that `load` reads.
     pub fn new(name: Arc<str>, load: Load) -> Lazy {
         Lazy { name, load, facts: OnceLock::new() }
     }
@@ -45,10 +45,10 @@ impl std::fmt::Debug for Lazy {
     }
 }
 
-/// The schema of the views, which needs not be named; tables on disk that no view has the name of are in it, too.
+/// The default schema with the views. Also contains tables on disk without a view of the same name.
 #[derive(Debug)]
 pub struct Views {
-    /// What they are of.
+    /// The recordings.
     pub recordings: Vec<Lazy>,
     /// Tables under their own names.
     pub raw: Arc<Raw>,

@@ -1,8 +1,9 @@
-//! Recordings of a fleet as one dataset: `host=H/date=D/run=R/VIEW.parquet`, which every engine with hive partitions reads.
+//! Recordings of a fleet as one dataset: `host=H/date=D/run=R/VIEW.parquet`. Every engine with hive
+//! partitions can read it.
 //!
-//! A run's directory is made aside and put in its place by one rename: a reader sees all of a run or nothing, and two
-//! writers of the same run make one. What a run says of itself lies beside its tables, in `manifest.json`. The same in a bucket:
-//! `bucket`.
+//! A run's directory is made under a temporary name and renamed. A reader therefore sees a complete run or
+//! none, and two writers of the same run make one. A run's manifest is next to its tables, in
+//! `manifest.json`. `bucket` does the same in a bucket.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -23,17 +24,17 @@ use crate::error::QueryError;
 use crate::output::write_parquet;
 use crate::views;
 
-/// Version of the layout and of the columns that this build writes. A reader refuses a greater one; new views and new
-/// columns do not raise it.
+/// Version of the layout and the columns that this build writes. A reader rejects a greater one. New views
+/// and columns do not increase it.
 pub const VERSION: u64 = 1;
 
 /// The partition columns, outermost first.
 pub const PARTITIONS: [&str; 3] = ["host", "date", "run"];
 
-/// A table that every run has, and no recording: what whoever packed it said of it.
+/// A table of every run that is not in recordings: the labels given to `holdup pack`.
 pub const LABELS: &str = "labels";
 
-/// What a run says of itself.
+/// File with a run's manifest.
 pub(crate) const MANIFEST: &str = "manifest.json";
 
 /// Where a dataset lies.
@@ -72,7 +73,7 @@ impl Root {
 /// A run that is to be added.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// Values of [`PARTITIONS`]; [`part_name`] makes them fit to be names.
+    /// Values of [`PARTITIONS`]. [`part_name`] makes them valid names.
     pub parts: [String; 3],
     /// The recording's manifest, which is kept.
     pub manifest: Value,
@@ -103,7 +104,7 @@ impl Member {
         Member { parts, files: Files::Objects(files) }
     }
 
-    /// The file of a table; a run that was packed with fewer views may have none.
+    /// Returns the file of a table. A run packed with fewer views may lack it.
     pub(crate) fn table(
         &self,
         name: &str,
@@ -127,7 +128,7 @@ impl Member {
     }
 }
 
-/// What is there to be read.
+/// The readable runs of a dataset.
 #[derive(Clone, Debug)]
 pub struct Members {
     /// In the order of their names.
@@ -136,7 +137,7 @@ pub struct Members {
     pub refused: Vec<String>,
     /// By which name the engine knows where they are.
     pub(crate) at: ObjectStoreUrl,
-    /// Reads them; the engine knows the file system itself.
+    /// The bucket to read from. `None` for the file system, which the engine has already.
     pub(crate) store: Option<Arc<dyn ObjectStore>>,
 }
 
@@ -147,12 +148,12 @@ impl Default for Members {
     }
 }
 
-/// What came of adding a run.
+/// Result of adding a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Added {
-    /// It is there now, with so many bytes.
+    /// The run was added, with this number of bytes.
     New(PathBuf, u64),
-    /// It was there already.
+    /// The run existed already.
     Known(PathBuf),
 }
 
@@ -166,7 +167,7 @@ pub fn part_name(text: &str) -> String {
     }
 }
 
-/// A column of a view as files have it: what is called like a partition would be there twice.
+/// The name of a view's column in files: a column with a partition's name would occur twice.
 pub fn column_name(column: &str) -> String {
     match PARTITIONS.contains(&column) {
         true => format!("{column}_name"),
@@ -174,11 +175,11 @@ pub fn column_name(column: &str) -> String {
     }
 }
 
-/// Adds a run, whose views `engine` answers, to the dataset in `root`; `chosen` are the views' names.
+/// Adds a run to the dataset in `root`. `engine` has its views, and `chosen` the names of the views to write.
 ///
 /// # Errors
-/// If a view cannot be made, or nothing can be written; then nothing is left of it in a directory, and nothing that counts in a
-/// bucket.
+/// If a view cannot be made, or a file cannot be written. Then nothing is left in a directory, and only an
+/// incomplete run in a bucket.
 pub async fn add(engine: &Engine, root: &Root, run: &Run, chosen: &[String]) -> Result<Added, QueryError> {
     match root {
         Root::Directory(root) => add_to_directory(engine, root, run, chosen).await,
@@ -212,7 +213,7 @@ async fn add_to_bucket(
         return Ok(Added::Known(place));
     }
     let private = aside_in(&std::env::temp_dir(), run);
-    // What somebody else has put there is not taken for it, nor taken away.
+    // An existing directory of another user is neither used nor removed.
     fs::DirBuilder::new().mode(0o700).create(&private).map_err(named(&private))?;
     let private = Aside(private);
     let aside = private.0.join("run");
@@ -287,12 +288,12 @@ async fn table(engine: &Engine, aside: &Path, name: &str, sql: &str) -> Result<(
     let mut answer = engine.ask(sql).await?;
     let durable = file.try_clone().map_err(named(&path))?;
     write_parquet(&mut answer, file, &[("holdup.dataset", VERSION.to_string())]).await?;
-    // A name that survives a crash must not stand for bytes that do not.
+    // After a crash, a file's name must not exist without its content.
     durable.sync_all().map_err(named(&path))?;
     Ok(())
 }
 
-/// The labels as rows; text is quoted as SQL quotes it.
+/// The labels as rows. Text is quoted for SQL.
 fn labels_query(labels: &[(String, String)]) -> String {
     let quoted = |text: &str| format!("'{}'", text.replace('\'', "''"));
     let row = |(label, value): &(String, String)| format!("({}, {})", quoted(label), quoted(value));
@@ -305,10 +306,11 @@ fn labels_query(labels: &[(String, String)]) -> String {
     }
 }
 
-/// The runs of the dataset in `root`. What is of another version, or damaged, is told and left out.
+/// Returns the runs of the dataset in `root`. Runs of other versions and damaged ones are reported and left
+/// out.
 ///
 /// # Errors
-/// If the place cannot be read.
+/// If the dataset cannot be read.
 pub async fn members(root: &Root) -> Result<Members, QueryError> {
     match root {
         Root::Directory(root) => Ok(members_of_directory(root)?),

@@ -19,20 +19,21 @@ use crate::run::SQL_BYTES_MAX;
 
 /// A recording that a query is about.
 pub struct Subject {
-    /// What the column `recording` says of it.
+    /// Value of the column `recording`.
     pub name: String,
     /// Where its Parquet files are.
     pub directory: PathBuf,
-    /// Reads it into memory; called when a view of it is first asked for.
+    /// Reads the recording into memory. Called when a view of it is first used.
     pub load: Load,
 }
 
-/// What a query may use.
+/// Resources of a query.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Memory for sorting, grouping and joining (bytes); the recording itself, where a view needs it, comes on top.
+    /// Memory for sorting, grouping and joining (bytes). The recording itself, if a view needs it, comes on
+    /// top.
     pub memory_bytes: usize,
-    /// How many things are done at a time.
+    /// Number of parallel tasks.
     pub threads: usize,
 }
 
@@ -43,15 +44,15 @@ pub struct Engine {
 
 /// The rows of an answer, as they come.
 pub struct Answer {
-    /// Its columns.
+    /// The columns.
     pub schema: SchemaRef,
-    /// Its rows.
+    /// The rows.
     pub batches: SendableRecordBatchStream,
     sql: String,
 }
 
 impl Engine {
-    /// Of these recordings; with several, each table has a column `recording` first.
+    /// An engine for these recordings. With several, each table has a first column `recording`.
     ///
     /// # Errors
     /// If the engine cannot be set up.
@@ -68,7 +69,7 @@ impl Engine {
         Engine::with_schemas([("views", Arc::new(views) as _), ("raw", raw)], options)
     }
 
-    /// Of a dataset's runs: the tables have the columns `host`, `date` and `run` last.
+    /// An engine for a dataset's runs. The last columns of each table are `host`, `date` and `run`.
     ///
     /// # Errors
     /// If the engine cannot be set up.
@@ -139,10 +140,10 @@ impl Engine {
 }
 
 impl Answer {
-    /// The next rows; `None` behind the last.
+    /// Returns the next rows. `None` after the last ones.
     ///
     /// # Errors
-    /// If the answer fails half-way: too little memory, a damaged table.
+    /// If the query fails during the answer: too little memory, or a damaged table.
     pub async fn next(&mut self) -> Result<Option<datafusion::arrow::array::RecordBatch>, QueryError> {
         use futures::StreamExt;
         match self.batches.next().await {

@@ -1,4 +1,4 @@
-//! What can go wrong with a query, said with the place in its text and the name that was meant.
+//! Errors of a query, with the position in its text and a suggested name.
 
 use datafusion::common::{DataFusionError, SchemaError};
 
@@ -11,30 +11,30 @@ pub enum QueryError {
     /// The query makes no sense, or cannot be answered.
     #[error("{message}{}", place(.sql, *.line, *.column))]
     Sql {
-        /// What is wrong.
+        /// The error.
         message: String,
         /// The query.
         sql: String,
-        /// Line in it, from 1; 0 not known.
+        /// Line in the query, from 1. 0 if unknown.
         line: usize,
         /// Column in it, from 1.
         column: usize,
     },
-    /// It needs more memory than it may have.
+    /// The query needs more memory than its limit.
     #[error(
         "the query needs more memory than it may have ({reason}): give it more with --memory, or ask for less"
     )]
     Memory {
-        /// What asked for how much.
+        /// The operator and the requested memory.
         reason: String,
     },
-    /// It is longer than planning can be trusted with.
+    /// The query is longer than the planner's stack allows.
     #[error("the query has {bytes} bytes, and may have {}", crate::run::SQL_BYTES_MAX)]
     TooLong {
-        /// Its length.
+        /// The length.
         bytes: usize,
     },
-    /// It was interrupted.
+    /// The query was interrupted.
     #[error("interrupted")]
     Interrupted {
         /// By which signal.
@@ -65,7 +65,7 @@ fn place(sql: &str, line: usize, column: usize) -> String {
 }
 
 impl QueryError {
-    /// Of an error of the engine's while it answered `sql`. `columns` are the columns of all tables that there are.
+    /// Converts the engine's error about `sql`. `columns` are the columns of all tables.
     pub(crate) fn new(error: &DataFusionError, sql: &str) -> QueryError {
         let root = error.find_root();
         if let DataFusionError::ResourcesExhausted(reason) = root {
@@ -82,7 +82,7 @@ fn first_line(text: &str) -> &str {
     text.lines().next().unwrap_or(text)
 }
 
-/// What is wrong, without the engine's own words about itself.
+/// Returns the error without the engine's internal wording.
 fn message(error: &DataFusionError, root: &DataFusionError) -> String {
     let text = match root {
         DataFusionError::SchemaError(schema, _) => return of_schema(schema),
@@ -154,7 +154,7 @@ fn no_table(name: &str) -> String {
     format!("there is no table {name}{there}")
 }
 
-/// The place that the engine says, or that its text names.
+/// Returns the position that the engine reports, or that its text contains.
 fn position(error: &DataFusionError, message: &str) -> Option<(usize, usize)> {
     if let Some(span) = error.diagnostic().and_then(|told| told.span) {
         return Some((span.start.line as usize, span.start.column as usize));
@@ -169,7 +169,7 @@ fn without_position(message: &str) -> String {
     message.split(" at Line: ").next().unwrap_or(message).to_owned()
 }
 
-/// Where the query names the column that is not there, if the engine does not say.
+/// Returns the position of the unknown column in the query, if the engine does not report it.
 fn named_place(root: &DataFusionError, sql: &str) -> Option<(usize, usize)> {
     let DataFusionError::SchemaError(error, _) = root else { return None };
     let SchemaError::FieldNotFound { field, .. } = error.as_ref() else { return None };

@@ -1,4 +1,4 @@
-//! One recording, and what is derived of it when a query first asks.
+//! One recording, with data that is derived at the first query that needs it.
 
 use std::sync::OnceLock;
 
@@ -18,7 +18,7 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Of a recording that was read.
+    /// Facts of a loaded recording.
     pub fn new(trace: Trace) -> Facts {
         Facts { trace, begun: OnceLock::new(), analysis: OnceLock::new() }
     }
@@ -28,7 +28,7 @@ impl Facts {
         self.begun.get_or_init(|| begin(&self.trace, &Descriptors::built_in()))
     }
 
-    /// All that a report says.
+    /// The complete analysis, as in a report.
     pub fn analysis(&self) -> &Analysis {
         self.analysis.get_or_init(|| {
             let Begun { timelines, roles, ledger } = self.begun();

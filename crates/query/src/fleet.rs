@@ -23,7 +23,7 @@ use crate::views;
 /// The schema of a dataset's tables.
 #[derive(Debug)]
 pub struct Fleet {
-    /// Its runs.
+    /// The runs.
     pub runs: Arc<Vec<Member>>,
     /// Where they are.
     pub at: ObjectStoreUrl,
@@ -122,7 +122,7 @@ fn file(table: ObjectMeta, run: &Member) -> PartitionedFile {
     PartitionedFile::new_from_meta(table).with_partition_values(values)
 }
 
-/// It can be decided by a run's partition alone.
+/// Whether the filter only depends on a run's partition columns.
 fn is_of_partitions(filter: &Expr) -> bool {
     !filter.is_volatile()
         && filter.column_refs().iter().all(|column| PARTITIONS.contains(&column.name.as_str()))
@@ -144,7 +144,7 @@ fn wanted(state: &dyn Session, runs: &[Member], filters: &[Expr]) -> Result<Vec<
         let told = state.create_physical_expr(filter, &named)?.evaluate(&batch)?.into_array(runs.len())?;
         let told = told.as_any().downcast_ref::<BooleanArray>();
         for (run, wanted) in wanted.iter_mut().enumerate() {
-            // What is neither true nor false is not wanted, as everywhere in SQL.
+            // NULL does not pass a filter, as always in SQL.
             *wanted &= told.is_some_and(|told| told.is_valid(run) && told.value(run));
         }
     }

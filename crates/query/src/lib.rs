@@ -1,7 +1,8 @@
-//! SQL over recordings: views in the field's terms, functions for intervals, on DataFusion.
+//! SQL over recordings: views in the terms of reports, and functions for intervals, on DataFusion.
 //!
-//! The engine is DataFusion's; this crate says what its tables are. What is derived (classes, holders, findings) is
-//! [`holdup_findings::analyse`]'s, made once when a query first asks; raw tables are read as they lie on disk.
+//! DataFusion executes the queries, and this crate defines the tables. Derived data (classes, holders,
+//! findings) comes from [`holdup_findings::analyse`], at the first query that needs it. Raw tables are read
+//! from disk.
 
 #[cfg(feature = "s3")]
 mod bucket;

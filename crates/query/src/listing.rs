@@ -1,5 +1,5 @@
-//! What there is to ask: tables, their columns with units and meaning, and functions. Raw tables are told by
-//! `docs/format.md`, which a test holds to what is written.
+//! Listing of tables (columns with units and meaning) and functions. `docs/format.md` describes raw tables,
+//! and a test compares it with the written files.
 
 use crate::functions::LIST;
 use crate::output::type_name;
@@ -8,14 +8,14 @@ use crate::{raw, views};
 
 const FORMAT: &str = include_str!("../../../docs/format.md");
 
-/// A table, as a listing tells it.
+/// A table in a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableInfo {
     /// How a query names it.
     pub name: String,
-    /// What a row is.
+    /// Meaning of a row.
     pub meaning: String,
-    /// Its columns.
+    /// The columns.
     pub columns: Vec<ColumnInfo>,
 }
 
@@ -37,7 +37,7 @@ pub fn tables() -> Vec<TableInfo> {
     views::all().iter().map(of_view).chain(raw::names().map(of_raw)).collect()
 }
 
-/// The functions that holdup adds to the engine's own: how they are called, and what they give.
+/// Returns the functions that holdup adds to the engine's own: syntax and result.
 pub fn functions() -> &'static [(&'static str, &'static str)] {
     LIST
 }

@@ -1,4 +1,4 @@
-//! The name that somebody meant.
+//! Suggests a name for a misspelled one.
 
 /// The one of `names` that is nearest to `word`, if it is near at all: at most a third of the letters differ.
 pub fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {

@@ -24,7 +24,7 @@ fn failed(error: impl std::error::Error + Send + Sync + 'static) -> QueryError {
     QueryError::Output(std::io::Error::other(error))
 }
 
-/// Writes CSV with a line of names; returns the rows.
+/// Writes CSV with a header line. Returns the number of rows.
 ///
 /// # Errors
 /// Those of the answer and of `out`.
@@ -39,7 +39,7 @@ pub async fn write_csv(answer: &mut Answer, out: &mut (dyn Write + Send)) -> Res
     Ok(rows)
 }
 
-/// Who reads the output may go away, which the caller wants to know.
+/// Keeps I/O errors: the caller checks whether the reader has closed the output.
 fn written(error: datafusion::arrow::error::ArrowError) -> QueryError {
     match error {
         datafusion::arrow::error::ArrowError::IoError(_, error) => QueryError::Output(error),
@@ -50,7 +50,8 @@ fn written(error: datafusion::arrow::error::ArrowError) -> QueryError {
     }
 }
 
-/// Writes one JSON object: names and types of the columns, and the rows as objects; returns the rows.
+/// Writes one JSON object: names and types of the columns, and the rows as objects. Returns the number of
+/// rows.
 ///
 /// # Errors
 /// Those of the answer and of `out`.
@@ -84,10 +85,11 @@ pub fn type_name(kind: &DataType) -> &'static str {
     }
 }
 
-/// Writes a Parquet file that every reader opens: text as text, numbers as signed ones where they fit; returns the rows.
+/// Writes a Parquet file that every reader opens: text as text, numbers as signed ones if they fit. Returns
+/// the number of rows.
 ///
 /// # Errors
-/// Those of the answer, and of writing.
+/// Those of the answer and of the file.
 pub async fn write_parquet(
     answer: &mut Answer,
     file: File,

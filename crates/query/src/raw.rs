@@ -12,12 +12,12 @@ use holdup_events::recording::TABLES;
 
 use crate::source::RECORDING;
 
-/// Where a recording's Parquet files are, and what the column `recording` says of it.
+/// A recording's Parquet files, with the value of the column `recording`.
 #[derive(Clone, Debug)]
 pub struct Files {
     /// The recording's name.
     pub name: Arc<str>,
-    /// Its directory.
+    /// The directory.
     pub directory: PathBuf,
 }
 

@@ -9,23 +9,24 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::error::QueryError;
 
-/// Plans are walked recursively, and a query may nest as deeply as it is long (bytes; only what is used is taken).
+/// Plans are walked recursively, and a query may nest as deeply as it is long (bytes). Only the used part of
+/// the stack takes memory.
 pub(crate) const STACK_BYTES: usize = 256 << 20;
 
-/// No question of a person's is longer (bytes); with this length, the deepest has stack enough.
+/// Longer than any query written by hand (bytes). At this length, the deepest nesting fits into the stack.
 pub(crate) const SQL_BYTES_MAX: usize = 16 << 10;
 
-/// Does pieces of work, one after another. From when there is one, Ctrl-C and SIGTERM end its work, or what it is given next, and not the
-/// process: what was begun by then (a file) can be taken away.
+/// Runs tasks, one after another. While a runner exists, Ctrl-C and SIGTERM end its current or next task
+/// instead of the process. Incomplete files can then be removed.
 pub struct Runner {
-    /// Gone only once it is dropped.
+    /// `None` only during the drop.
     runtime: Option<Runtime>,
     interrupted: Signal,
     terminated: Signal,
 }
 
 impl Runner {
-    /// With so many threads.
+    /// A runner with this number of threads.
     ///
     /// # Errors
     /// If the system has no more threads or descriptors.
@@ -41,10 +42,10 @@ impl Runner {
         Ok(Runner { runtime: Some(runtime), interrupted, terminated })
     }
 
-    /// A damaged table may make its reader panic: that is an error, too.
+    /// Runs a task. A panic, which a damaged table may cause, is an error.
     ///
     /// # Errors
-    /// Those of `work`; [`QueryError::Interrupted`] after a signal.
+    /// Those of `work`, and [`QueryError::Interrupted`] after a signal.
     pub fn run<T: Send + 'static>(
         &mut self,
         work: impl Future<Output = Result<T, QueryError>> + Send + 'static,
@@ -66,7 +67,7 @@ impl Runner {
 }
 
 impl Drop for Runner {
-    /// What is being computed is not waited for.
+    /// Does not wait for running computations.
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();

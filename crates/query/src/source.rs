@@ -17,19 +17,19 @@ use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 use crate::facts::Facts;
 use crate::view::View;
 
-/// Places looked at for one batch.
+/// Rows examined per batch.
 const BATCH: usize = 8192;
 
 /// A recording under its name.
 #[derive(Clone, Debug)]
 pub struct Named {
-    /// What the column `recording` says.
+    /// Value of the column `recording`.
     pub name: Arc<str>,
-    /// What is known of it.
+    /// The recording's facts.
     pub facts: Arc<Facts>,
 }
 
-/// A view of one recording, or of several, which a column tells apart then.
+/// A view of one recording, or of several, with a column for the recording's name.
 #[derive(Clone)]
 pub struct ViewTable {
     view: Arc<dyn View>,
@@ -37,7 +37,7 @@ pub struct ViewTable {
     schema: SchemaRef,
 }
 
-/// Name of the column that tells recordings apart.
+/// Name of the column with the recording's name.
 pub const RECORDING: &str = "recording";
 
 impl ViewTable {
@@ -116,7 +116,7 @@ struct Part {
     recording: Named,
     several: bool,
     places: Range<usize>,
-    /// Of the whole table, the column of the recording's name included.
+    /// Columns of the whole table, including the recording's name.
     columns: Vec<usize>,
     schema: SchemaRef,
 }

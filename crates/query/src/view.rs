@@ -13,7 +13,7 @@ use datafusion::arrow::datatypes::DataType;
 
 use crate::facts::Facts;
 
-/// How a column's value is told of a row. What is not known is NULL, never zero.
+/// Getter of a column's value in a row. Unknown values are NULL, never zero.
 pub enum Get<R> {
     /// A whole number: a count, an id, nanoseconds.
     Int(fn(&Facts, &R) -> Option<i64>),
@@ -27,30 +27,30 @@ pub enum Get<R> {
 
 /// A column of rows `R`.
 pub struct Column<R> {
-    /// Its name; a unit comes last.
+    /// The name, with the unit last.
     pub name: &'static str,
-    /// What it says.
+    /// The meaning.
     pub meaning: &'static str,
-    /// Its value.
+    /// The value.
     pub get: Get<R>,
 }
 
-/// A column, as a listing tells it.
+/// A column in a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ColumnInfo {
-    /// Its name; a unit comes last.
+    /// The name, with the unit last.
     pub name: String,
-    /// Its type, as SQL has it.
+    /// The SQL type.
     pub kind: String,
-    /// What it says.
+    /// The meaning.
     pub meaning: String,
 }
 
 /// A view of a recording.
 pub trait View: Send + Sync {
-    /// Its name.
+    /// The name.
     fn name(&self) -> &'static str;
-    /// What a row is, in one line.
+    /// Meaning of a row, in one line.
     fn meaning(&self) -> &'static str;
     /// Name, type and meaning of each column.
     fn columns(&self) -> Vec<(&'static str, DataType, &'static str)>;
@@ -150,7 +150,7 @@ pub(crate) fn text(text: &str) -> Option<Cow<'_, str>> {
     Some(Cow::Borrowed(text))
 }
 
-/// The same; empty text is not known.
+/// Returns the text. `None` for empty text, which means unknown.
 pub(crate) fn told(text: &str) -> Option<Cow<'_, str>> {
     (!text.is_empty()).then_some(Cow::Borrowed(text))
 }

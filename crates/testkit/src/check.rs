@@ -10,11 +10,11 @@ use holdup_findings::{Analysis, Confidence, Finding, analyse};
 use crate::drawing::{FUNCTION_BYTES, PROGRAM, START_NS, draw, tid};
 use crate::lanes::{Expected, Lanes, parse};
 
-/// Draws, assembles and analyses a picture, and compares with what it expects. Returns the analysis for
-/// checks that a picture can't say.
+/// Makes a recording from a picture, analyses it, and compares the findings with the expected ones. Returns
+/// the analysis for checks that a picture cannot express.
 ///
 /// # Panics
-/// If something expected is missing, or something silent speaks.
+/// If an expected finding is missing, or a rule marked silent fires.
 pub fn check_lanes(text: &str) -> Analysis {
     let (lanes, trace) = trace_of_lanes(text);
     let analysis = analyse(&trace);

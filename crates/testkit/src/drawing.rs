@@ -23,14 +23,14 @@ const KERNEL_START: u64 = 0xffff_ffff_8100_0000;
 /// Bytes of each invented function.
 pub const FUNCTION_BYTES: u64 = 0x100;
 
-/// A picture's events, with what a manifest would say.
+/// A picture's events, with a manifest.
 #[derive(Clone, Debug, Default)]
 pub struct Drawing {
     /// In order.
     pub events: Vec<Event>,
-    /// What was recorded where.
+    /// The manifest.
     pub manifest: Manifest,
-    /// Names of the program's functions; the nth lies at n × [`FUNCTION_BYTES`] in the file.
+    /// Names of the program's functions. The nth is at n × [`FUNCTION_BYTES`] in the file.
     pub functions: Vec<String>,
 }
 
@@ -81,7 +81,7 @@ impl Pen<'_> {
         Timestamp(START_NS + tick * self.lanes.tick_ns)
     }
 
-    /// What a lane does in a tick; absent before and behind the picture.
+    /// Returns a lane's state in a tick. Absent before and after the picture.
     fn doing(&self, lane: usize, tick: i64) -> char {
         let length = self.length() as i64;
         if tick < 0 || tick >= length * self.lanes.repeat as i64 {
@@ -236,14 +236,15 @@ impl Pen<'_> {
         }));
     }
 
-    /// A wait that ends there has lasted for as long as it asked to at the most.
+    /// Whether a wait that ends here has reached its timeout.
     fn is_time_up(&self, lane: usize, letter: char, tick: u64) -> bool {
         let waited =
             |most: &u64| (1..=*most).all(|back| self.doing(lane, tick as i64 - back as i64) == letter);
         self.lanes.timeouts.get(&letter).is_some_and(waited)
     }
 
-    /// Who held the thing last: by a `holds`, else whoever of the program ran just before.
+    /// Returns the last holder: the lane with a `holds`, otherwise the lane of the program that ran just
+    /// before.
     fn holder(&self, wakee: usize, letter: char, tick: u64) -> Option<usize> {
         let before = (tick.saturating_sub(1)) % self.length().max(1);
         let others = || (0..self.lanes.threads.len()).filter(|lane| *lane != wakee);

@@ -1,26 +1,28 @@
-//! Lanes: a recording drawn as text, and what should be found in it.
+//! Lanes: a recording as a text picture, with the findings expected in it.
 //!
-//! A row is a thread, a column a tick. Digit = on that CPU; `r` = runnable, `y` = runnable after a yield,
-//! `t` = throttled; another letter = blocked on the thing of that letter; `.` = absent.
-//! Rows of one name go on where the earlier ended. A name that begins with `~` is a foreign thread.
+//! A row is a thread, a column a tick. Digit = on that CPU; `r` = runnable, `y` = runnable after a yield, `t`
+//! = throttled; another letter = blocked on the object of that letter; `.` = absent. Rows with the same name
+//! continue the earlier row. A name that begins with `~` is a thread of another program.
 //! ```text
 //! A  0000mmmmr000
 //!        ^^^^         lock-contention waiter=A holder=B cost=4
 //! B  111111111...     holds m 0..8
 //! ```
-//! Carets mark a finding whose evidence lies there; `waiter` (else the row above) is whose evidence, `cost` its
-//! ticks in all (rounded), `holder` must be named. `holds m 0..8`: it wakes who waits for `m` in these ticks.
-//! Lines that begin with `@`:
-//! - `@m REASON [SYSCALL]`: letter `m` is a wait of that reason ([`WaitReason`]'s name); `m` is a lock anyway
-//! - `@stack m FRAME;FRAME`: who goes to wait on `m` has this stack, root frame first
-//! - `@timeout m TICKS`: a wait on `m` asks to wait for so long at the most; a timer ends it then
-//! - `@cpus N`, `@tick NS` (1 ms if not said), `@repeat N`: the picture N times in a row
+//! Carets mark a finding with evidence in these ticks. `waiter` is the evidence's thread (default: the row
+//! above), `cost` its total ticks (rounded), `holder` must be named. `holds m 0..8`: this thread wakes
+//! waiters for `m` in these ticks. Lines that begin with `@`:
+//! - `@m REASON [SYSCALL]`: letter `m` is a wait of that reason ([`WaitReason`]'s name). By default `m` is a
+//!   lock
+//! - `@stack m FRAME;FRAME`: stack of threads that begin to wait on `m`, root frame first
+//! - `@timeout m TICKS`: a wait on `m` has this timeout, at which a timer ends it
+//! - `@cpus N`, `@tick NS` (default 1 ms), `@repeat N`: the picture N times in a row
 //! - `@child A`: A is a process of its own, which the first thread forks
-//! - `@samples A FROM..TO user|SYSCALL FRAME;FRAME`: a sample in each of these ticks where A runs, root frame first;
-//!   a frame `NAME~VARIABLE` (or `NAME~`) is a loop that only asks that variable
-//! - `@calls FROM..TO SYSCALL COUNT`: a window in which the program called that often, not repeated
-//! - `@io FROM..TO THREAD SYSCALL CALLS BYTES FAILED`: calls in such a window on a pipe, of which so many failed with
-//!   EAGAIN and the others moved so many bytes each; `SYSCALL:OP` is a call with this operation or these flags, on nothing
+//! - `@samples A FROM..TO user|SYSCALL FRAME;FRAME`: a sample in each of these ticks in which A runs, root
+//!   frame first. A frame `NAME~VARIABLE` (or `NAME~`) is a loop that only polls that variable
+//! - `@calls FROM..TO SYSCALL COUNT`: a window with this number of the program's calls, not repeated
+//! - `@io FROM..TO THREAD SYSCALL CALLS BYTES FAILED`: calls in such a window on a pipe, of which FAILED
+//!   failed with EAGAIN, and the others transferred BYTES each. `SYSCALL:OP` is a call with this operation or
+//!   these flags, without an object
 //! - `@loss FROM..TO EVENTS`: events lost
 //! - `@silent RULE` (or `all`): that rule must find nothing
 
@@ -52,7 +54,7 @@ pub struct Lanes {
     pub calls: Vec<(Range<u64>, i32, u64)>,
     /// Threads that are processes of their own, forked by the first thread.
     pub children: Vec<String>,
-    /// Calls with what they moved.
+    /// Calls with transferred bytes.
     pub io: Vec<IoLine>,
     /// Losses: ticks and events.
     pub losses: Vec<(Range<u64>, u64)>,
@@ -65,20 +67,20 @@ pub struct Lanes {
 /// One thread.
 #[derive(Clone, Debug, Default)]
 pub struct Lane {
-    /// Its name.
+    /// The name.
     pub name: String,
     /// Of another program.
     pub foreign: bool,
-    /// What it does in each tick.
+    /// The state in each tick.
     pub ticks: Vec<char>,
-    /// Things it holds, in which ticks.
+    /// Objects it holds, with the ticks.
     pub holds: Vec<(char, Range<u64>)>,
 }
 
 /// See `@samples`.
 #[derive(Clone, Debug)]
 pub struct SampleLine {
-    /// Whose.
+    /// The thread.
     pub thread: String,
     /// In which ticks.
     pub ticks: Range<u64>,
@@ -93,15 +95,15 @@ pub struct SampleLine {
 pub struct IoLine {
     /// The window's ticks.
     pub ticks: Range<u64>,
-    /// Who called.
+    /// The calling thread.
     pub thread: String,
     /// Which syscall.
     pub syscall: i32,
-    /// Its operation or flags, if it is not on a pipe.
+    /// The operation or flags, if it is not on a pipe.
     pub op: Option<u32>,
     /// How often.
     pub calls: u64,
-    /// What a call moved that succeeded.
+    /// Bytes transferred by a successful call.
     pub bytes: u64,
     /// How many failed with EAGAIN.
     pub failed: u64,
@@ -114,9 +116,9 @@ pub struct Expected {
     pub rule: String,
     /// Ticks under the carets.
     pub ticks: Range<u64>,
-    /// Whose evidence.
+    /// Thread of the evidence.
     pub waiter: String,
-    /// Who must be named.
+    /// The thread that must be named.
     pub holder: Option<String>,
     /// How many ticks it cost.
     pub cost: Option<u64>,
@@ -227,7 +229,7 @@ impl Lanes {
         }
     }
 
-    /// What a letter waits for.
+    /// Returns the wait of a letter.
     pub fn wait_of(&self, letter: char) -> (WaitReason, Option<i32>) {
         self.waits.get(&letter).copied().unwrap_or((WaitReason::Lock, None))
     }

@@ -1,5 +1,5 @@
-//! What tests are made of: recordings drawn as text, and random programs with the truth about them.
-//! For development only; no other crate depends on it but for its tests.
+//! Tools for tests: recordings as text pictures, and random programs with their true figures. For development
+//! only: other crates use it only in their tests.
 
 pub mod bpf_host;
 pub mod check;

@@ -5,7 +5,7 @@
 pub struct Random(u64);
 
 impl Random {
-    /// From a seed; every seed is good.
+    /// From a seed. Every seed is valid.
     pub fn new(seed: u64) -> Random {
         Random(seed)
     }
@@ -19,7 +19,7 @@ impl Random {
         bits ^ (bits >> 31)
     }
 
-    /// A number in `from..to`; `from` if the range is empty.
+    /// A number in `from..to`, or `from` if the range is empty.
     pub fn within(&mut self, from: u64, to: u64) -> u64 {
         from + self.bits() % to.saturating_sub(from).max(1)
     }

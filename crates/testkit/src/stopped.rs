@@ -18,9 +18,9 @@ use crate::bpf_host::HostMapping;
 /// Why a program did not stop where it should.
 #[derive(Debug)]
 pub enum NotStopped {
-    /// It could not be started.
+    /// The program could not be started.
     Start(std::io::Error),
-    /// It ended; `ptrace` may be forbidden.
+    /// The program ended. `ptrace` may be forbidden.
     Ended,
 }
 
@@ -53,12 +53,12 @@ impl Stopped {
         Ok(stopped)
     }
 
-    /// What it said before a line `end`, or before its own end.
+    /// Output before a line `end`, or before the program's end.
     pub fn said(&self) -> Vec<String> {
         self.said.iter().take_while(|line| line != "end").collect()
     }
 
-    /// Waits for a breakpoint; other signals are handed on to the program.
+    /// Waits for a breakpoint. Other signals are passed to the program.
     fn wait(&mut self) -> Result<(), NotStopped> {
         loop {
             let mut status = 0;
@@ -93,7 +93,7 @@ impl Stopped {
 
     /// Registers of the stopped thread.
     pub fn registers(&self) -> Registers {
-        // SAFETY: all zeros is a value of this struct of integers; the kernel fills all of it.
+        // SAFETY: all zeros is a value of this struct of integers, and the kernel fills all of it.
         let mut registers: libc::user_regs_struct = unsafe { std::mem::zeroed() };
         let into = &raw mut registers;
         // SAFETY: `into` has room for what PTRACE_GETREGS writes.
@@ -113,7 +113,7 @@ impl Stopped {
         self.read(address, &mut word).then(|| u64::from_le_bytes(word))
     }
 
-    /// Executable mappings with the rows of what they map, in the order of addresses.
+    /// Executable mappings with the rows of their files, in the order of addresses.
     pub fn mappings(&self) -> Vec<HostMapping> {
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.pid)).expect("its mappings");
         maps.lines().filter_map(|line| self.mapping(line)).collect()

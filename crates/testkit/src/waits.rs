@@ -8,12 +8,12 @@ const TASK_UNINTERRUPTIBLE: u32 = 2;
 
 const FUTEX: i32 = 202;
 const FUTEX_WAIT_PRIVATE: u32 = 128;
-/// What glibc's condition variables use.
+/// Operation in glibc's condition variables.
 const FUTEX_WAIT_BITSET_PRIVATE: u32 = 9 | 128;
-/// What glibc's `pthread_join` uses: not private, since the kernel wakes it, by the real-time clock.
+/// Operation in glibc's `pthread_join`: not private, since the kernel wakes it, and by the real-time clock.
 const FUTEX_WAIT_BITSET_REALTIME: u32 = 9 | 256;
 
-/// A wait of that reason on that thing; `None` for reasons that no test needs yet.
+/// A wait of that reason on that object. `None` for reasons that no test needs yet.
 pub fn raw_wait(reason: WaitReason, object: u64) -> Option<RawWait> {
     let wait = |syscall, object_kind| RawWait {
         state: TASK_INTERRUPTIBLE,

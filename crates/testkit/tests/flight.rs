@@ -1,5 +1,5 @@
-//! What a flight recorder saves, against the whole recording of the same program: from where it begins, every thread is told to
-//! have done the same.
+//! Compares a flight recorder's recording with the complete recording of the same program. From its begin on,
+//! every thread must have the same states.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,7 +11,8 @@ use holdup_events::tables::ThreadState;
 use holdup_events::{Duration, Event, ThreadId, Timestamp, Trace, WaitReason};
 use holdup_testkit::sim::simulate;
 
-/// What a thread did, as far as both can know it: why it lost its CPU before the beginning is not told again.
+/// State of a thread, as far as both recordings have it. The reason for a switch before the begin is not
+/// included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Did {
     Ran,
@@ -40,7 +41,7 @@ fn sums(trace: &Trace, from: Timestamp) -> BTreeMap<(u32, Did), u64> {
     sums
 }
 
-/// What a ring that keeps this part of the run saves at its end: its beginning, and its trace.
+/// The recording saved at the end by a ring that keeps this part of the run: its begin, and its trace.
 fn saved(events: &[Event], manifest: &Manifest, part: u64, name: &str) -> (Timestamp, Trace) {
     let wall_ns = manifest.end_ns - manifest.start_ns;
     let keep = Keep { time: Duration(wall_ns / part), bytes: 1 << 30 };

@@ -1,5 +1,5 @@
-//! The kernel's walker on real threads, stopped in places that are hard to unwind (`unwinding/places.cpp`), against
-//! what another unwinder (libgcc's) said there, and instruction by instruction against the calls that were seen.
+//! Tests the BPF walker on real threads, stopped at places that are hard to unwind (`unwinding/places.cpp`).
+//! Compares it with another unwinder (libgcc's), and single-stepped with the calls seen on the way.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -33,14 +33,14 @@ struct Place {
     host: HostProcess,
     /// Where the code on a lent frame is in another binary.
     lent: Option<Row>,
-    /// Return addresses, the innermost first; without the leaf, which a walk finds in the registers.
+    /// Return addresses, the innermost first. Without the leaf, which a walk finds in the registers.
     callers: Vec<u64>,
     /// Names of all frames.
     names: Vec<String>,
 }
 
 impl Place {
-    /// Stops the program there; `None`, with a line that says why, where that cannot be.
+    /// Stops the program there. `None` if that fails, with the reason printed.
     fn stop(name: &str) -> Option<Place> {
         Place::stop_with(name, |_| {})
     }
@@ -96,7 +96,8 @@ impl Place {
         })
     }
 
-    /// Both walkers see the callers that libgcc sees, up to the root; `names` are among them, in this order.
+    /// Checks that both walkers find libgcc's callers, up to the root. `names` must be among them, in this
+    /// order.
     fn is_complete(&self, names: &[&str]) -> HostWalk {
         let walked = self.walk();
         assert_eq!(walked.addresses[1..], self.callers, "{walked:x?}\nin {:?}", self.names);
@@ -217,7 +218,7 @@ fn code_without_a_description_is_walked_by_frame_pointer_or_by_guess() {
     }
 }
 
-/// Steps through the code that runs on a lent frame: both walkers find the callers of who lent it.
+/// Single-steps the code that runs on a lent frame: both walkers must find the callers of the frame's owner.
 fn step_through_lent(mut place: Place) {
     let (mut called, mut exact) = (0, 0);
     // Through the call's return, and the code itself up to its end.
@@ -285,10 +286,10 @@ impl Calls {
     }
 }
 
-/// Why the stacks end that are met while a program is stepped through, and how many. Each that is complete is what
-/// the calls say; each that is not is right as far as it goes.
+/// Single-steps a program. Returns the number of stacks by the reason of their end. Complete stacks must
+/// match the calls, and incomplete ones must be correct prefixes.
 fn step_through(mut place: Place) -> BTreeMap<StackEnd, u64> {
-    // What is outside of the function that is stepped through: it stays as libgcc saw it.
+    // Frames outside of the function being stepped, which stay as libgcc saw them.
     let outer = place.callers[1..].to_vec();
     let mut calls = Calls::default();
     let mut before = place.stopped.registers();
@@ -339,7 +340,7 @@ fn every_instruction_of_a_program_that_is_lazily_bound() {
     is_mostly_complete(&step_through(place));
 }
 
-/// The next instruction is the breakpoint behind what is stepped through.
+/// Whether the next instruction is the breakpoint after the stepped code.
 fn at_breakpoint(place: &Place, registers: Registers, steps: u64) -> bool {
     let mut code = [0];
     steps > 0 && place.stopped.read(registers.ip, &mut code) && code == [0xcc]

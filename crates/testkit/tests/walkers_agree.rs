@@ -1,4 +1,5 @@
-//! The kernel's walker (C) and the one that walks copies later (Rust) say the same of random rows, stacks and registers.
+//! The BPF walker (C) and the offline walker of copied stacks (Rust) must agree on random rows, stacks and
+//! registers.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,7 @@ use holdup_testkit::random::Random;
 
 const STACK: u64 = 0x7ffc_0000_1000;
 const CODE: u64 = 0x40_0000;
-/// Words that the C walker looks at in search of a return address.
+/// Words in which the C walker searches for a return address.
 const SCAN_WORDS: u64 = 48;
 
 /// A process as both walkers see it: mappings, and words from [`STACK`] on. Its code holds no call instruction, so
@@ -87,7 +88,7 @@ fn code_address(random: &mut Random, mappings: &[HostMapping]) -> u64 {
     random.within(mapping.start, mapping.end)
 }
 
-/// Mostly what is on real stacks: return addresses, frame pointers to what is above, nothing.
+/// Mostly values of real stacks: return addresses, frame pointers to higher addresses, zeros.
 fn word(random: &mut Random, mappings: &[HostMapping], at: u64, count: u64) -> u64 {
     match random.within(0, 100) {
         0..55 => code_address(random, mappings),

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 use datafusion::prelude::SessionContext;
 
-/// A function: how it is called, and what it gives.
+/// Functions: syntax and result.
 pub const LIST: &[(&str, &str)] = &[
     (
         "overlap_ns(a_start, a_end, b_start, b_end)",

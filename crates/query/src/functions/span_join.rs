@@ -1,7 +1,7 @@
 //! `span_join('A', 'B' [, 'COLUMN'])`: rows of two tables where they overlap in time.
 //!
-//! A sweep over both in the order of their starts, so that it takes as long as sorting and the answer's own length:
-//! a join by inequality compares each row with each.
+//! Sweeps over both tables in the order of their starts. The time is that of sorting, plus the length of the
+//! answer. A join by inequality would compare each row with each.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ use super::sweep::{Interval, pairs};
 
 /// Rows of one batch of the answer.
 const BATCH: usize = 8192;
-/// What every table must have.
+/// Required columns of each table.
 const TIMES: [&str; 2] = ["start_ns", "end_ns"];
 
 /// The function.
@@ -36,7 +36,7 @@ pub struct SpanJoin {
 }
 
 impl SpanJoin {
-    /// Its queries are answered by `context`.
+    /// A function whose queries `context` executes.
     pub fn new(context: SessionContext) -> SpanJoin {
         SpanJoin { context }
     }
@@ -83,7 +83,8 @@ fn word(expr: &Expr) -> Result<String> {
 }
 
 impl SpanJoin {
-    /// A table's name, or a query. Planning may wait for files, and is asked for where nobody may: a thread of its own does.
+    /// Plans a table's name or a query. Planning may wait for files, which is not allowed in the calling
+    /// thread, so a separate thread does it.
     fn plan(&self, text: &str) -> Result<DataFrame> {
         let is_name = text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '.');
         let sql = if is_name { format!("SELECT * FROM {text}") } else { text.to_owned() };
@@ -99,7 +100,7 @@ impl SpanJoin {
     }
 }
 
-/// Key columns, the overlap, then what is left of A, then of B.
+/// Key columns, the overlap, then the other columns of A, then those of B.
 fn joined_schema(a: &DataFrame, b: &DataFrame, keys: &[String]) -> SchemaRef {
     let mut fields: Vec<Field> = Vec::new();
     for key in keys {
@@ -118,7 +119,7 @@ fn joined_schema(a: &DataFrame, b: &DataFrame, keys: &[String]) -> SchemaRef {
     Arc::new(Schema::new(fields))
 }
 
-/// What a column of A or B is called; `None`: it is left out.
+/// Returns the result's name for a column of A or B. `None` if it is left out.
 fn name_of(name: &str, is_b: bool, keys: &[String]) -> Option<String> {
     let is_time = TIMES.contains(&name) || name == "duration_ns";
     match is_b {
@@ -183,7 +184,7 @@ async fn collect(frame: &DataFrame, memory: &MemoryReservation) -> Result<Record
     Ok(all)
 }
 
-/// The rows of both as intervals; equal keys have equal numbers.
+/// Converts the rows of both tables to intervals. Equal keys have equal numbers.
 fn intervals(a: &RecordBatch, b: &RecordBatch, keys: &[String]) -> Result<(Vec<Interval>, Vec<Interval>)> {
     let mut of_a = Vec::new();
     let mut of_b = Vec::new();
@@ -199,7 +200,7 @@ fn intervals(a: &RecordBatch, b: &RecordBatch, keys: &[String]) -> Result<(Vec<I
     Ok((times(a, &of_a, numbers_a)?, times(b, &of_b, numbers_b)?))
 }
 
-/// The number of each row's key, the rows of A first; nothing without keys.
+/// Returns the number of each row's key, the rows of A first. Empty without keys.
 fn numbers(of_a: &[ArrayRef], of_b: &[ArrayRef], rows_a: usize) -> Result<Vec<u32>> {
     if of_a.is_empty() {
         return Ok(Vec::new());
@@ -216,7 +217,8 @@ fn numbers(of_a: &[ArrayRef], of_b: &[ArrayRef], rows_a: usize) -> Result<Vec<u3
     Ok(numbers)
 }
 
-/// Rows whose times are not known, or of whose key a part is not, overlap with nothing: NULL is equal to nothing, as in a join.
+/// Rows with an unknown time or an unknown part of the key overlap with nothing: NULL is not equal to any
+/// value, as in a join.
 fn times(batch: &RecordBatch, columns: &[ArrayRef], keys: &[u32]) -> Result<Vec<Interval>> {
     let column = |name: &str| -> Result<ArrayRef> {
         match batch.column_by_name(name) {

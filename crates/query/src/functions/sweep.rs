@@ -7,7 +7,7 @@ use std::collections::HashMap;
 pub struct Interval {
     /// Only intervals of one key are compared.
     pub key: u32,
-    /// Its first moment.
+    /// The first moment.
     pub start: i64,
     /// The first moment behind it.
     pub end: i64,
@@ -43,7 +43,7 @@ pub fn pairs<E>(
     for (start, is_b, row) in starts {
         let key = if is_b { b[row as usize].key } else { a[row as usize].key };
         let now = lasting.entry(key).or_default();
-        // Each pair is found when its later one starts; what has ended by then is not looked at again.
+        // Each pair is found when its later interval starts. Intervals that have ended by then are dropped.
         if is_b {
             now.a.retain(|other| a[*other as usize].end > start);
             found.extend(now.a.iter().map(|other| (*other, row)));

@@ -1,4 +1,4 @@
-//! The verdict, the rows that it rests on, and what is missing.
+//! The verdict, its evidence, and missing data.
 
 use std::borrow::Cow;
 

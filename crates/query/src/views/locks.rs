@@ -1,4 +1,4 @@
-//! Locks, who had them, what was at the ends of chains of holders, and the critical path.
+//! Locks, their holders, the ends of chains of holders, and the critical path.
 
 use std::borrow::Cow;
 
@@ -53,7 +53,7 @@ pub(super) fn locks() -> Table<LockRow> {
     }
 }
 
-/// Who had a lock while others waited.
+/// Holders of a lock while others waited.
 pub(super) struct HolderRow {
     lock: Option<u32>,
     name: String,
@@ -90,7 +90,7 @@ pub(super) fn lock_holders() -> Table<HolderRow> {
     }
 }
 
-/// One end of the chains that begin with waits for one thing.
+/// One end of the chains that begin with waits for one subject.
 pub(super) struct BlameRow {
     subject: Subject,
     end: End,

@@ -84,7 +84,7 @@ fn thread_of(facts: &Facts, row: usize) -> ThreadId {
     ThreadId(low as u32)
 }
 
-/// What was stolen of the slices of one thread, asked for in the order of time.
+/// Steal time of one thread's slices, queried in time order.
 struct Thread<'a> {
     id: ThreadId,
     target: bool,

@@ -1,4 +1,4 @@
-//! What was recorded, who took part, and where their time went.
+//! Recordings, processes and threads, and the classes of their time.
 
 use std::borrow::Cow;
 
@@ -72,7 +72,7 @@ pub(super) struct ThreadRow {
 }
 
 impl ThreadRow {
-    /// Of target threads only.
+    /// `None` for threads of other programs.
     fn of(&self, get: impl Fn(&ThreadLedger) -> u64) -> Option<i64> {
         self.ledger.as_ref().and_then(|ledger| int(get(ledger)))
     }

@@ -1,4 +1,4 @@
-//! What a program and its runtime told of themselves: spans, counters and marks.
+//! Spans, counters and marks reported by a program and its runtime.
 
 use holdup_events::tables::{CounterRow, MarkRow, SpanRow};
 

@@ -14,7 +14,7 @@ use super::slices::each;
 use crate::facts::{Facts, cpu};
 use crate::view::{Table, columns, int, text, told};
 
-/// One wait: a blocked slice, who had the thing, and who ended it.
+/// One wait: a blocked slice, the holder of its object, and the waker.
 pub(super) struct WaitRow {
     row: usize,
     slice: Slice,

@@ -27,7 +27,9 @@ static int unwind_row_at(wire_u32 index, wire_u64 *row)
 #define unwind_opaque(value) ((void)(value))
 #include "unwind.h"
 
-/* As walk_user of bpf/stacks.h: addresses (how each was found in the highest byte), their count; why it ended. */
+/* As walk_user of bpf/stacks.h: addresses (with the method in the highest byte), their number, and the reason
+ * of the end.
+ */
 wire_u32 holdup_bpf_host_walk(const struct bpf_host *with, const struct unwind_process *process,
 			      struct unwind_state *state, wire_u64 *addresses, wire_u32 *frames)
 {

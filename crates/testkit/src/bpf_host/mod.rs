@@ -1,6 +1,7 @@
-//! The kernel's own stack walker (`bpf/unwind.h`), compiled for user space: tested without a kernel or a privilege.
+//! The BPF stack walker (`bpf/unwind.h`), compiled for user space. It can be tested without a kernel or a
+//! privilege.
 //!
-//! It is the same C that the kernel programs are made of; only the loop around it and what it reads from are ours.
+//! The C code is the same as in the BPF programs. Only the loop around it and the memory reads are different.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -23,7 +24,7 @@ pub struct HostMapping {
     pub end: u64,
     /// An address less this is the pc of a row.
     pub base: u64,
-    /// In the order of pc; none: frame pointers.
+    /// In the order of pc. Empty for frame pointers.
     pub rows: Vec<Row>,
 }
 
@@ -33,7 +34,7 @@ pub struct HostProcess {
     rows: Vec<u64>,
 }
 
-/// What the walker found.
+/// Result of the walker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostWalk {
     /// Leaf first.
@@ -42,11 +43,11 @@ pub struct HostWalk {
     pub vias: Vec<FrameVia>,
     /// Why there are no more.
     pub end: StackEnd,
-    /// Of the last frame; bx of the first.
+    /// Registers of the last frame, with bx of the first.
     pub registers: Registers,
 }
 
-/// Reads memory of the walked thread: fills all of the bytes, or says that it cannot.
+/// Reads memory of the walked thread: fills all of the bytes, or returns `false`.
 pub type ReadMemory<'a> = dyn FnMut(u64, &mut [u8]) -> bool + 'a;
 
 /// `struct unwind_mapping`.
@@ -103,7 +104,7 @@ unsafe extern "C" {
 }
 
 impl HostProcess {
-    /// From mappings in the order of their addresses; more than [`MAPPINGS_MAX`] are not followed.
+    /// From mappings in the order of their addresses. Mappings beyond [`MAPPINGS_MAX`] are ignored.
     pub fn new(mappings: &[HostMapping]) -> HostProcess {
         static GENERATION: AtomicU32 = AtomicU32::new(1);
         let generation = GENERATION.fetch_add(1, Ordering::Relaxed);
@@ -137,8 +138,9 @@ impl HostProcess {
             rows: self.rows.as_ptr(),
             row_count: self.rows.len() as u64,
         };
-        // SAFETY: the C code writes at most FRAMES_MAX addresses, reads at most `row_count` rows and
-        // MAPPINGS_MAX mappings, and keeps none of the pointers; `reader` is what `read_memory` expects.
+        // SAFETY: the C code writes at most FRAMES_MAX addresses, and reads at most `row_count` rows and
+        // MAPPINGS_MAX mappings. It keeps none of the pointers. `reader` is the argument that `read_memory`
+        // expects.
         let end = unsafe {
             holdup_bpf_host_walk(&host, &*self.process, &mut state, addresses.as_mut_ptr(), &mut frames)
         };
@@ -155,7 +157,7 @@ impl HostProcess {
 
 /// Called from C with the reader that [`HostProcess::walk`] gave.
 extern "C" fn read_memory(reader: *mut c_void, to: *mut u8, bytes: u64, address: u64) -> i32 {
-    // SAFETY: `reader` points to the `&mut ReadMemory` of the walk that is under way; `to` has room for `bytes`.
+    // SAFETY: `reader` points to the `&mut ReadMemory` of the current walk, and `to` has room for `bytes`.
     let (read, to) = unsafe {
         (&mut *reader.cast::<&mut ReadMemory<'_>>(), std::slice::from_raw_parts_mut(to, bytes as usize))
     };

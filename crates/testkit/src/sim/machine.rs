@@ -19,7 +19,7 @@ const QUEUES: u64 = 0x2000;
 const PIPES: u64 = 0x3000;
 const BARRIERS: u64 = 0x4000;
 const OTHER_CODE: u64 = 0x10_0000;
-/// Between two samples; only programs that have functions are sampled.
+/// Time between two samples. Only programs with functions are sampled.
 const SAMPLE_NS: u64 = 5_000;
 
 /// Where the code of a function is.
@@ -46,7 +46,7 @@ struct Thread {
     left_ns: u64,
     state: State,
     since: u64,
-    /// What it computes in.
+    /// The function in which it computes.
     function: Option<u16>,
     wakes_at: Option<u64>,
 }
@@ -134,7 +134,7 @@ impl Machine {
         }
     }
 
-    /// What is there when the recording begins.
+    /// Records the initial state at the begin of the recording.
     fn begin(&mut self) {
         for index in 0..self.threads.len() {
             let thread = &self.threads[index];
@@ -178,7 +178,7 @@ impl Machine {
         }
     }
 
-    /// Samples of what runs until `to`.
+    /// Samples running threads until `to`.
     fn sample(&mut self, to: u64) {
         let first = (self.now - START_NS) / SAMPLE_NS + 1;
         let last = (to - START_NS) / SAMPLE_NS;
@@ -224,7 +224,7 @@ impl Machine {
         self.now = to;
     }
 
-    /// Charges who has each lock with what its waiters wait in `length`.
+    /// Charges the holder of each lock with its waiters' time in `length`.
     fn blame(&mut self, length: u64) {
         for (number, lock) in self.locks.iter().enumerate() {
             let Some(holder) = lock.owner.or_else(|| lock.heirs.front().copied()) else { continue };
@@ -255,7 +255,7 @@ impl Machine {
         }
     }
 
-    /// Goes on with what runs on a CPU after its time is used up.
+    /// Continues the thread on a CPU after its time slice is used up.
     fn step(&mut self, cpu: usize) {
         let Some(index) = self.cpus[cpu].runs else { return };
         while self.threads[index].left_ns == 0 {
@@ -289,7 +289,7 @@ impl Machine {
         thread.program[thread.next_op - 1]
     }
 
-    /// Performs an operation of a running thread; tells what becomes of it if it leaves its CPU.
+    /// Performs an operation of a running thread. Returns the outcome if the thread leaves its CPU.
     fn perform(&mut self, index: usize, op: Op) -> Option<Outcome> {
         match op {
             Op::Compute(ns) => (self.threads[index].left_ns, self.threads[index].function) = (ns, None),
@@ -299,7 +299,7 @@ impl Machine {
             Op::Lock(lock) => {
                 self.locks[lock].heirs.retain(|heir| *heir != index);
                 if self.locks[lock].owner.is_some() {
-                    // Who barges finds out when it runs again whether the lock is still free.
+                    // With barging, the thread checks when it runs again whether the lock is still free.
                     self.threads[index].next_op -= usize::from(self.barging);
                     self.locks[lock].waiters.push_back(index);
                     return self.block(index, WaitReason::Lock, LOCKS + 16 * lock as u64);
@@ -428,7 +428,8 @@ impl Machine {
         self.cpus[cpu].left = thread.map(|thread| (thread, outcome));
     }
 
-    /// Gives idle CPUs to threads that are ready. Whoever left a CPU is seen to leave before it arrives elsewhere.
+    /// Gives idle CPUs to ready threads. A thread's departure from a CPU is recorded before its arrival on
+    /// another.
     fn dispatch(&mut self) {
         let left: Vec<usize> =
             self.cpus.iter().filter_map(|cpu| cpu.left.as_ref().map(|(thread, _)| *thread)).collect();
@@ -448,7 +449,7 @@ impl Machine {
                 }
             }
         }
-        // Who leaves one CPU may arrive at another: the departures come first.
+        // A thread that leaves one CPU may arrive at another, so departures come first.
         arrivals.sort_by_key(|(_, prev, _)| prev.is_none());
         for (cpu, prev, next) in arrivals {
             self.change(next, State::Runs);

@@ -1,9 +1,9 @@
-//! A seeded simulator: a random program on a few CPUs, as events *and the truth*.
+//! A seeded simulator: a random program on a few CPUs, as events *and true figures*.
 //!
-//! Threads compute, lock, push to and pop from queues (condition variables) and pipes, meet at barriers, share a
-//! pool's jobs, sleep and read the disk; others, foreign, take CPUs away. The truth is added up by the simulated
-//! scheduler itself, not from the events. A [`Program`] is a value: what would happen without a lock, with faster
-//! code or with more CPUs is the simulator itself, run again.
+//! Threads compute, lock, push to and pop from queues (condition variables) and pipes, wait at barriers,
+//! share a pool's jobs, sleep and read the disk. Threads of other programs preempt them. The simulated
+//! scheduler adds up the true figures, independently of the events. A [`Program`] is a value: the effect of
+//! removing a lock, of faster code or of more CPUs is found by running the simulator again.
 
 mod machine;
 mod program;
@@ -19,17 +19,17 @@ pub use machine::function_address;
 pub use program::{Op, Plan, Program};
 pub use random_programs::{endless, whole};
 
-/// What really happened.
+/// The true figures.
 #[derive(Clone, Debug, Default)]
 pub struct Truth {
-    /// Time by class of each target thread (tid); all running time is `Useful` (ns).
+    /// Time by class of each target thread (TID). All running time is `Useful` (ns).
     pub classes: BTreeMap<u32, [u64; CLASSES]>,
     /// Time waited for each lock, by its futex address (ns).
     pub lock_wait_ns: BTreeMap<u64, u64>,
     /// Time that threads waited for a lock while another had it: by tid of the waiter, then of the owner (ns).
     pub held_ns: BTreeMap<(u32, u32), u64>,
-    /// Time waited for each lock (its futex address), by who had it at each moment or was woken to take it (tid), and
-    /// what that one did (ns): the blame for it.
+    /// The blame for lock waits (ns), by lock (futex address), thread and class. The thread held the lock or
+    /// was woken to take it (TID), and the class is its state during the wait.
     pub lock_blame_ns: BTreeMap<(u64, u32, Class), u64>,
     /// CPUs of the machine.
     pub cpus: u32,
@@ -40,11 +40,11 @@ pub struct Truth {
 /// One simulated recording.
 #[derive(Clone, Debug)]
 pub struct Simulation {
-    /// What a perfect source delivers, in order.
+    /// Events of a source without losses, in order.
     pub events: Vec<Event>,
-    /// What was recorded where.
+    /// The manifest.
     pub manifest: Manifest,
-    /// What really happened.
+    /// The true figures.
     pub truth: Truth,
 }
 

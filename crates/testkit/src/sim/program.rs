@@ -1,6 +1,6 @@
 //! What a simulated program is: a list of operations a thread.
 
-/// What a thread does next.
+/// An operation of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// Computes for so long (ns).
@@ -32,13 +32,13 @@ pub enum Op {
 /// One thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// It is the program's own, not another's that takes CPUs away.
+    /// Whether it belongs to the program, not to another program that takes CPUs.
     pub target: bool,
-    /// It is there only when [`Op::Spawn`] begins it.
+    /// Whether it only starts with [`Op::Spawn`].
     pub unborn: bool,
-    /// What it does, over and over.
+    /// Its operations, repeated.
     pub ops: Vec<Op>,
-    /// How often, before it exits; `None`: until the recording ends.
+    /// Repetitions before it exits. `None`: until the recording ends.
     pub laps: Option<u32>,
 }
 
@@ -49,19 +49,19 @@ pub struct Program {
     pub cpus: u32,
     /// A thread that has run for so long makes room for the next one (ns).
     pub quantum_ns: u64,
-    /// When the recording is cut off (ns after its start); `None`: when all target threads are gone.
+    /// End of the recording (ns after its start). `None`: when all target threads have exited.
     pub length_ns: Option<u64>,
-    /// Its threads.
+    /// The threads.
     pub threads: Vec<Plan>,
     /// How many locks there are.
     pub locks: usize,
-    /// A lock that is let go belongs to whoever comes first, not to the first waiter.
+    /// A released lock goes to the next thread that tries, not to the first waiter.
     pub barging: bool,
     /// Items in each queue at first.
     pub channels: Vec<u64>,
-    /// So many of the first channels are pipes.
+    /// The first channels, of this number, are pipes.
     pub pipes: usize,
-    /// How many threads meet at each barrier.
+    /// Number of threads at each barrier.
     pub barriers: Vec<u32>,
     /// The jobs of each pool (ns).
     pub pools: Vec<Vec<u64>>,

@@ -44,7 +44,8 @@ pub fn endless(seed: u64) -> Program {
     }
 }
 
-/// Anything in any order; it starts over at its end unless it exits. Locks are never nested, so nothing deadlocks.
+/// Operations in any order, repeated unless the thread exits. Locks are never nested, so there is no
+/// deadlock.
 fn mixture(random: &mut Random, locks: usize, channels: usize, spawns: bool) -> Vec<Op> {
     let mut ops = vec![compute(random)];
     if spawns {
@@ -70,7 +71,8 @@ fn mixture(random: &mut Random, locks: usize, channels: usize, spawns: bool) -> 
     ops
 }
 
-/// A program that comes to its end: what is pushed is popped, and who meets meets all others equally often.
+/// A program that terminates: all pushed items are popped, and all members of a barrier wait at it equally
+/// often.
 pub fn whole(seed: u64) -> Program {
     let mut random = Random::new(seed ^ 0x5eed);
     let random = &mut random;
@@ -116,7 +118,7 @@ pub fn whole(seed: u64) -> Program {
     }
 }
 
-/// What one thread does in a lap on its own account.
+/// Operations of one thread in a lap that need no other thread.
 fn stretch(random: &mut Random, locks: usize) -> Vec<Op> {
     let mut ops = vec![compute(random)];
     for _ in 0..random.within(1, 6) {

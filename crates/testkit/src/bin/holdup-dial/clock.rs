@@ -1,14 +1,14 @@
-//! What a thread says of itself: its phases by its own clocks, and the kernel's schedstat.
+//! A thread's own account: its phases by its own clocks, and the kernel's schedstat.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// What a thread is busy with; the name is the flag's and the JSON's.
+/// Activity of a thread. The name is used for the flag and in JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Arithmetic.
     Compute,
-    /// Re-reading memory until somebody else changes it.
+    /// Re-reading memory until another thread changes it.
     Spin,
     /// Blocked on a timer.
     Sleep,
@@ -22,14 +22,14 @@ pub enum Kind {
     Runqueue,
     /// Waiting for a thread to end.
     Join,
-    /// Setting up a phase with the partner; short.
+    /// Setting up a phase with the partner, which is short.
     Handshake,
 }
 
 const KINDS: usize = 9;
 
 impl Kind {
-    /// Those that a flag asks for.
+    /// Kinds with a flag.
     pub const DIALLED: &[Kind] =
         &[Kind::Compute, Kind::Spin, Kind::Sleep, Kind::Lock, Kind::Pipe, Kind::Disk, Kind::Runqueue];
 
@@ -70,11 +70,11 @@ struct Sum {
     count: u64,
 }
 
-/// `/proc/thread-self/schedstat`, kept open: what the kernel's scheduler says of the thread that opened it.
+/// `/proc/thread-self/schedstat`, kept open: the scheduler's totals of the thread that opened it.
 #[derive(Debug)]
 struct SchedstatFile(Option<File>);
 
-/// Its three numbers.
+/// The three numbers.
 #[derive(Clone, Copy, Debug, Default)]
 struct Schedstat {
     run_ns: u64,
@@ -143,13 +143,13 @@ impl Log {
         result
     }
 
-    /// Ends the account; to be called by the same thread.
+    /// Ends the account. Must be called by the same thread.
     pub fn finish(&mut self) {
         self.totals = self.schedstat.read();
         self.end_ns = monotonic_ns();
     }
 
-    /// One JSON object; every name in it needs no escaping.
+    /// Returns one JSON object. Names in it need no escaping.
     pub fn json(&self) -> String {
         let phase = |kind: &Kind| {
             let Sum { wall_ns, cpu_ns, queue_ns, count } = self.sums[*kind as usize];
@@ -204,7 +204,7 @@ pub fn thread_cpu_ns() -> u64 {
 
 fn read_ns(clock: libc::clockid_t) -> u64 {
     let mut at = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `at` outlives the call; both clocks exist on every Linux.
+    // SAFETY: `at` outlives the call, and both clocks exist on every Linux.
     unsafe { libc::clock_gettime(clock, &mut at) };
     at.tv_sec as u64 * 1_000_000_000 + at.tv_nsec as u64
 }
@@ -218,6 +218,6 @@ pub fn ns(ms: f64) -> u64 {
 pub fn sleep_ns(length: u64) {
     let wait =
         libc::timespec { tv_sec: (length / 1_000_000_000) as i64, tv_nsec: (length % 1_000_000_000) as i64 };
-    // SAFETY: `wait` outlives the call; no remainder is asked for. No signal handler cuts it short.
+    // SAFETY: `wait` outlives the call, and no remainder is requested. No signal handler interrupts it.
     unsafe { libc::clock_nanosleep(libc::CLOCK_MONOTONIC, 0, &wait, std::ptr::null_mut()) };
 }

@@ -1,5 +1,5 @@
-//! The mutexes that a worker and its partner meet at: glibc's, whose word names the owner, and
-//! the standard library's, whose word does not.
+//! The mutexes shared by a worker and its partner: glibc's, whose word contains the owner, and the standard
+//! library's, whose word does not.
 
 use std::cell::UnsafeCell;
 use std::sync::Mutex;
@@ -24,15 +24,15 @@ impl LockKind {
     }
 }
 
-/// One of the two; boxed where glibc's must not move.
+/// One of the two. glibc's mutex must not move, so it is boxed.
 pub enum Lock {
     Pthread(Box<UnsafeCell<libc::pthread_mutex_t>>),
     Std(Mutex<()>),
 }
 
-// SAFETY: a pthread mutex is made to be used by several threads; it never moves out of its box.
+// SAFETY: a pthread mutex may be used by several threads, and never moves out of its box.
 unsafe impl Sync for Lock {}
-// SAFETY: as above; nothing in it belongs to a thread while it is free.
+// SAFETY: as above, and a free mutex belongs to no thread.
 unsafe impl Send for Lock {}
 
 impl Lock {
@@ -48,7 +48,7 @@ impl Lock {
     pub fn hold(&self, body: impl FnOnce()) {
         match self {
             Lock::Pthread(mutex) => {
-                // SAFETY: initialised in `new`; unlocked below by the same thread.
+                // SAFETY: initialized in `new`, and unlocked below by the same thread.
                 unsafe { libc::pthread_mutex_lock(mutex.get()) };
                 body();
                 // SAFETY: this thread holds it.

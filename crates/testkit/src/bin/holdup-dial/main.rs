@@ -1,10 +1,10 @@
-//! A program with dialled shares of every kind of thread time, which says what it really did.
+//! A program with adjustable amounts of each class of thread time, which prints the real amounts.
 //!
-//! Each worker goes through the phases that were asked for, round after round. Every phase is
-//! measured by the thread's own clocks: wall time (CLOCK_MONOTONIC) and CPU time
-//! (CLOCK_THREAD_CPUTIME_ID), and by the run-queue time that the kernel's schedstat adds meanwhile;
-//! what is left of the wall time is waiting, of the kind that the phase is made to have. At the end one line of JSON holds these sums and the kernel's schedstat for
-//! every thread, so that a test can compare them with a ledger. Nothing here knows holdup.
+//! Each worker executes the requested phases, round after round. A thread measures every phase by its wall
+//! time (CLOCK_MONOTONIC), its CPU time (CLOCK_THREAD_CPUTIME_ID), and the run-queue time of the kernel's
+//! schedstat. The rest of the wall time is waiting, of the kind that the phase makes. At the end, one line of
+//! JSON has these sums and the kernel's schedstat for every thread, so that a test can compare them with a
+//! ledger. The program does not depend on holdup.
 
 mod clock;
 mod locks;
@@ -31,7 +31,7 @@ Each worker repeats the phases, each for MS milliseconds, until S seconds (5) ar
 
 example: holdup-dial --threads 2 --seconds 3 --compute 5 --lock 10 --sleep 5";
 
-/// What the flags say.
+/// Parsed flags.
 #[derive(Debug)]
 struct Settings {
     threads: usize,
@@ -100,7 +100,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Settings, String> {
     Ok(settings)
 }
 
-/// Runs all workers with their partners; the main thread only waits for them.
+/// Runs all workers with their partners. The main thread only waits for them.
 fn run(settings: &Settings) -> std::io::Result<Vec<Log>> {
     let mut main_log = Log::start("main");
     let mut handles = Vec::new();

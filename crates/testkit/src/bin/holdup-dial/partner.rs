@@ -1,4 +1,4 @@
-//! The partner of a worker: holds the mutex, writes late, or takes the CPU, as it is told.
+//! The partner of a worker: on request holds the mutex, writes late, or occupies the CPU.
 
 use std::io::{PipeReader, PipeWriter, Read, Result, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::clock::{self, Kind, Log};
 use crate::locks::{Lock, LockKind};
 
-/// What a worker asks of its partner, one byte on a pipe.
+/// Requests of a worker to its partner, one byte on a pipe.
 pub const HOLD: u8 = b'h';
 /// Write the answer later.
 pub const ANSWER: u8 = b'a';
@@ -15,13 +15,13 @@ pub const SET_FLAG: u8 = b'f';
 /// Spin on the CPU that `cpu` names, until `stop`.
 pub const TAKE_CPU: u8 = b'c';
 
-/// What the two share.
+/// State shared by the two.
 pub struct Shared {
     /// Held by the partner during [`HOLD`].
     pub lock: Lock,
     /// The partner has begun.
     pub ready: AtomicBool,
-    /// What [`SET_FLAG`] sets.
+    /// Set by [`SET_FLAG`].
     pub flag: AtomicBool,
     /// Ends [`TAKE_CPU`].
     pub stop: AtomicBool,
@@ -48,7 +48,7 @@ impl Shared {
         })
     }
 
-    /// Tells the partner what to do; it has begun when this returns.
+    /// Sends a request to the partner, which has started it when this returns.
     pub fn order(&self, order: u8, length_ns: u64) -> Result<()> {
         self.ready.store(false, Ordering::SeqCst);
         self.flag.store(false, Ordering::SeqCst);
@@ -110,7 +110,7 @@ pub fn serve(shared: &Shared) -> Result<Log> {
 
 /// The set of that CPU alone.
 pub fn one_cpu(cpu: usize) -> libc::cpu_set_t {
-    // SAFETY: a cpu_set_t is plain bits, all zero is the empty set; CPU_SET checks the bound.
+    // SAFETY: a cpu_set_t is plain bits, and all zero is the empty set. CPU_SET checks the bound.
     unsafe {
         let mut set = std::mem::zeroed();
         libc::CPU_SET(cpu, &mut set);
@@ -118,9 +118,9 @@ pub fn one_cpu(cpu: usize) -> libc::cpu_set_t {
     }
 }
 
-/// Lets the calling thread run on these CPUs only; returns where it could before.
+/// Restricts the calling thread to these CPUs. Returns its previous set.
 pub fn pin_to(set: &libc::cpu_set_t) -> Result<libc::cpu_set_t> {
-    // SAFETY: both sets are of the size given and outlive the calls; 0 is the calling thread.
+    // SAFETY: both sets have the given size and outlive the calls. 0 is the calling thread.
     unsafe {
         let mut before: libc::cpu_set_t = std::mem::zeroed();
         let size = std::mem::size_of::<libc::cpu_set_t>();

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use crate::clock::{self, Kind, Log};
 use crate::partner::{self, Shared};
 
-/// A round of arithmetic between two looks at the clock; some tens of microseconds.
+/// Steps of arithmetic between two reads of the clock, some tens of microseconds.
 const STEPS_PER_LOOK: u64 = 20_000;
 
 /// One worker with what its phases need.
@@ -21,7 +21,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// With a file of its own in that directory, gone when the worker is.
+    /// A worker with a file of its own in that directory, removed with the worker.
     pub fn new(shared: Arc<Shared>, directory: &Path, number: usize) -> Result<Worker> {
         let path = directory.join(format!("holdup-dial-{}-{number}", std::process::id()));
         let file = File::create(&path)?;
@@ -81,7 +81,7 @@ impl Worker {
 
     /// Both want the CPU that the worker is on: about half of the time each waits for it.
     fn share_a_cpu(&self, log: &mut Log, length_ns: u64) -> Result<()> {
-        // SAFETY: takes no arguments; fails only on kernels without it, and then names no CPU.
+        // SAFETY: takes no arguments. Fails only on kernels without it, and then returns no CPU.
         let cpu = unsafe { libc::sched_getcpu() }.max(0) as u64;
         self.shared.cpu.store(cpu, Ordering::SeqCst);
         let before = partner::pin_to(&partner::one_cpu(cpu as usize))?;

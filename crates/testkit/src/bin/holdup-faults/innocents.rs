@@ -7,7 +7,7 @@ use crate::{Plan, Truth};
 
 type Body<'a> = (String, Box<dyn FnOnce() + Send + 'a>);
 
-/// Two threads compute; a pool has nothing to do.
+/// Two threads compute, and a pool is idle.
 pub fn idle_pool(mut plan: Plan) -> std::io::Result<Truth> {
     let pool = plan.random.within(2, 8);
     let (over, changed) = (Mutex::new(0), Condvar::new());
@@ -43,7 +43,7 @@ pub fn idle_pool(mut plan: Plan) -> std::io::Result<Truth> {
     Ok(Truth::default())
 }
 
-/// Each thread takes a lock of its own for every item: hot, but nobody ever waits.
+/// Each thread takes a lock of its own for every item. The locks are hot but never contended.
 pub fn uncontended_lock(mut plan: Plan) -> std::io::Result<Truth> {
     let length = plan.draw(1, 10);
     let locks = [tools::Mutex::new(), tools::Mutex::new()];

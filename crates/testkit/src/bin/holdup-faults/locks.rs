@@ -13,8 +13,8 @@ fn thread<'a>(name: &str, body: impl FnOnce() + Send + 'a) -> Body<'a> {
     (name.to_owned(), Box::new(body))
 }
 
-/// A thread of low priority holds the lock while it computes, for longer than the kernel lets it run beside a hog on its
-/// CPU; others wait on the other CPU, for as long as there is a holder: what it computes after the last of them has gone
+/// A thread of low priority holds the lock while it computes. The hog on its CPU preempts it. Others wait on
+/// the other CPU while there is a holder. The holder stops with the last of them, because later preemption
 /// would be the hog's fault alone.
 pub fn holder_preempted(mut plan: Plan) -> std::io::Result<Truth> {
     let (lock, holds) = (Mutex::new(), AtomicBool::new(true));
@@ -65,8 +65,8 @@ pub fn holder_asleep(mut plan: Plan) -> std::io::Result<Truth> {
     Ok(Truth { rules: &["blocked-lock-holder"], names: vec!["sleeper".into(), lock.address()] })
 }
 
-/// A lock that is handed on in order, held for a moment by each of several threads, and for longer than they are without
-/// it: two that run are enough for a queue.
+/// A fair lock, held briefly by several threads, and for longer than the time between two acquisitions. Two
+/// running threads suffice for a queue.
 pub fn convoy(mut plan: Plan) -> std::io::Result<Truth> {
     let lock = Mutex::inheriting();
     let (held, free) = (plan.draw(5, 10), plan.draw(2, 5));
@@ -129,9 +129,9 @@ pub fn priority_inversion(mut plan: Plan) -> std::io::Result<Truth> {
     }
 }
 
-/// Three locks: the holder of the first waits for the second, whose holder waits for the third, under which two threads
-/// compute in turn: without it they would do so side by side. Who comes by the other locks comes now and then, so that a
-/// CPU is idle meanwhile.
+/// Three locks: the holder of the first waits for the second, whose holder waits for the third. Under the
+/// third, two threads compute in turn, and without it they would run in parallel. The other locks are used
+/// rarely, so that a CPU is idle at times.
 pub fn chain(mut plan: Plan) -> std::io::Result<Truth> {
     let locks = [Mutex::new(), Mutex::new(), Mutex::new()];
     let (long, short, think) = (plan.draw(2000, 5000), plan.draw(50, 200), plan.draw(500, 1500));

@@ -1,9 +1,9 @@
-//! A program with one seeded fault, which says what is wrong with it.
+//! A program with one seeded fault, which prints the expected diagnosis.
 //!
-//! Each fault is an ordinary small program of named threads that compute, lock, wait and hand on; the seed draws its
-//! lengths. The last line of its output is JSON: the rules that name the cause, and the words (a thread, a lock's
-//! address) by which a verdict must name it; nothing of either for an innocent program. `bench/faults` runs and
-//! scores them. Nothing here knows holdup.
+//! Each fault is a small program of named threads that compute, lock, wait and pass items on, with random
+//! durations from the seed. The last line of its output is JSON: the rules that name the cause, and the words
+//! (a thread, a lock's address) that a verdict must contain. Both are empty for a program without a fault.
+//! `bench/faults` runs and scores them. The program does not depend on holdup.
 
 mod innocents;
 mod locks;
@@ -20,16 +20,16 @@ const USAGE: &str = "usage: holdup-faults FAULT [--seed N] [--seconds S]
        holdup-faults hog [--seconds S]     (computes on the CPU that victims of a hog are bound to)
        holdup-faults list";
 
-/// What a verdict on the program must say.
+/// The expected verdict on the program.
 #[derive(Debug, Default)]
 pub struct Truth {
-    /// The rules that may come first; empty: none may speak.
+    /// The rules that may come first. Empty if no rule may fire.
     pub rules: &'static [&'static str],
-    /// What the first finding must name.
+    /// Words that the first finding must contain.
     pub names: Vec<String>,
 }
 
-/// What a fault is given.
+/// Parameters of a fault.
 pub struct Plan {
     /// Draws lengths.
     pub random: Random,
@@ -38,7 +38,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// It is not over yet.
+    /// Whether the program should continue.
     pub fn goes_on(&self) -> bool {
         Instant::now() < self.until
     }
@@ -49,7 +49,7 @@ impl Plan {
     }
 }
 
-/// A fault: its name, whether the runner must start a hog beside it, and the program.
+/// A fault: its name, whether the runner must start a hog with it, and the program.
 type Fault = (&'static str, bool, fn(Plan) -> std::io::Result<Truth>);
 
 const FAULTS: &[Fault] = &[

@@ -13,8 +13,8 @@ type Body<'a> = (String, Box<dyn FnOnce() + Send + 'a>);
 const REQUEST_BYTES: usize = 12;
 const HEAD_BYTES: usize = 4;
 
-/// A client writes each request in two small pieces and waits for the answer: the second piece waits until the peer has
-/// acknowledged the first, which it delays.
+/// A client writes each request in two small pieces and waits for the response. The second piece waits until
+/// the peer has acknowledged the first, which it delays.
 pub fn delayed_ack(mut plan: Plan) -> std::io::Result<Truth> {
     let length = plan.draw(500, 2000);
     let listener = TcpListener::bind("127.0.0.1:0")?;
@@ -37,7 +37,7 @@ pub fn delayed_ack(mut plan: Plan) -> std::io::Result<Truth> {
     Ok(Truth { rules: &["delayed-ack"], names: vec![] })
 }
 
-/// Runs a client beside a server that answers each of its requests with the request's head.
+/// Runs a client and a server that responds to each request with the request's head.
 fn with_server(
     listener: TcpListener,
     request_bytes: usize,

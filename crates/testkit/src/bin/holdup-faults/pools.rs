@@ -11,7 +11,7 @@ use crate::{Plan, Truth};
 
 type Body<'a> = (String, Box<dyn FnOnce() + Send + 'a>);
 
-/// Jobs of one length; whoever takes `None` ends.
+/// Jobs of one length. A worker that takes `None` ends.
 #[derive(Default)]
 struct Jobs {
     waiting: Mutex<VecDeque<Option<Duration>>>,
@@ -32,7 +32,7 @@ impl Jobs {
         }
     }
 
-    /// Puts one job in the queue; gives how many are there.
+    /// Puts one job into the queue. Returns the number of queued jobs.
     fn put(&self, job: Option<Duration>) -> usize {
         let Ok(mut waiting) = self.waiting.lock() else { return 0 };
         waiting.push_back(job);

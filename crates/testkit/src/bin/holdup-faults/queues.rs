@@ -9,18 +9,18 @@ use crate::{Plan, Truth};
 
 type Body<'a> = (String, Box<dyn FnOnce() + Send + 'a>);
 
-/// The rules that tell of a thread that is late at a meeting.
+/// The rules for a thread that is late at a barrier.
 const LATE: &[&str] = &["barrier-straggler", "load-imbalance"];
 
 /// glibc's barrier.
 struct Barrier(Box<std::cell::UnsafeCell<libc::pthread_barrier_t>>);
 
-// SAFETY: a pthread barrier is made to be used by several threads; it never moves out of its box.
+// SAFETY: a pthread barrier may be used by several threads, and never moves out of its box.
 unsafe impl Sync for Barrier {}
 
 impl Barrier {
     fn new(threads: u32) -> Barrier {
-        // SAFETY: all zero is a value of the plain C struct; init fills it in its final place.
+        // SAFETY: all zero is a value of the plain C struct, and init fills it in its final place.
         unsafe {
             let barrier = Barrier(Box::new(std::mem::zeroed()));
             libc::pthread_barrier_init(barrier.0.get(), std::ptr::null(), threads);
@@ -57,7 +57,7 @@ pub fn barrier_imbalance(mut plan: Plan) -> std::io::Result<Truth> {
     Ok(Truth { rules: LATE, names: vec!["straggler".into()] })
 }
 
-/// Two threads have the same work; one of them shares its CPU with a hog.
+/// Two threads have the same work, and one of them shares its CPU with a hog.
 pub fn barrier_preempted(mut plan: Plan) -> std::io::Result<Truth> {
     let length = plan.draw(3000, 8000);
     let rounds = rounds(&plan, length * 2);
@@ -122,7 +122,7 @@ impl Queue {
     }
 }
 
-/// A consumer takes several times as long for an item as the producer; the queue between them is full.
+/// A consumer takes several times as long per item as the producer, so the queue between them is full.
 pub fn slow_consumer(mut plan: Plan) -> std::io::Result<Truth> {
     let (produce, times) = (plan.draw(100, 400), plan.random.within(3, 6) as u32);
     let queue = Queue::new(plan.random.within(2, 8) as usize);

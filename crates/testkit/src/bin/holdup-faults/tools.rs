@@ -44,13 +44,13 @@ fn arithmetic(rounds: u64) {
 pub fn name_thread(name: &str) {
     let mut bytes = name.as_bytes().to_vec();
     bytes.push(0);
-    // SAFETY: a string that ends with 0; the kernel copies it.
+    // SAFETY: the string ends with 0, and the kernel copies it.
     unsafe { libc::prctl(libc::PR_SET_NAME, bytes.as_ptr()) };
 }
 
-/// Binds the calling thread to the nth CPU that it may use; to the last if there are fewer.
+/// Binds the calling thread to the nth CPU that it may use, or the last one if there are fewer.
 pub fn bind(nth: usize) {
-    // SAFETY: plain masks of the right size; 0 is the calling thread.
+    // SAFETY: plain masks of the right size. 0 is the calling thread.
     unsafe {
         let mut allowed: libc::cpu_set_t = std::mem::zeroed();
         let size = std::mem::size_of::<libc::cpu_set_t>();
@@ -67,14 +67,14 @@ pub fn bind(nth: usize) {
 /// Gives the calling thread a third of an ordinary thread's weight.
 pub fn be_nice() {
     const NICE: i32 = 5;
-    // SAFETY: 0 is the calling thread; anybody may be nicer.
+    // SAFETY: 0 is the calling thread. Lowering the priority needs no privilege.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
 }
 
 /// Gives the calling thread a real-time priority.
 pub fn real_time(priority: i32) -> std::io::Result<()> {
     let parameter = libc::sched_param { sched_priority: priority };
-    // SAFETY: 0 is the calling thread; the parameter lives for the call.
+    // SAFETY: 0 is the calling thread, and the parameter lives for the call.
     match unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &parameter) } {
         0 => Ok(()),
         _ => Err(std::io::Error::last_os_error()),
@@ -88,8 +88,8 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// Makes a group that may use so many percent of one CPU, and enters it. It goes before others: the quota alone
-    /// limits it.
+    /// Makes a cgroup limited to this percentage of one CPU, and enters it. Its weight is high, so that only
+    /// the quota limits it.
     pub fn enter(percent: u64) -> std::io::Result<Quota> {
         const PERIOD_US: u64 = 100_000;
         let quota_us = PERIOD_US * percent / 100;
@@ -114,22 +114,22 @@ impl Quota {
 
 impl Drop for Quota {
     fn drop(&mut self) {
-        // Nobody is left in it then; if it stays, that is no harm.
+        // The group is empty then. If it cannot be removed, it does no harm.
         let _ = fs::write(self.parent.join("cgroup.procs"), std::process::id().to_string());
         let _ = fs::remove_dir(&self.group);
     }
 }
 
-/// In a line of memory of its own: two locks in one would be false sharing, a fault that nobody asked for.
+/// Each mutex has a cache line of its own: two locks in one line would be false sharing, an unwanted fault.
 #[repr(align(64))]
 struct OwnLine(UnsafeCell<libc::pthread_mutex_t>);
 
 /// glibc's mutex, in a box that does not move: its address is the futex's.
 pub struct Mutex(Box<OwnLine>);
 
-// SAFETY: a pthread mutex is made to be used by several threads; it never moves out of its box.
+// SAFETY: a pthread mutex may be used by several threads, and never moves out of its box.
 unsafe impl Sync for Mutex {}
-// SAFETY: as above; nothing in it belongs to a thread while it is free.
+// SAFETY: as above, and a free mutex belongs to no thread.
 unsafe impl Send for Mutex {}
 
 impl Mutex {
@@ -141,7 +141,7 @@ impl Mutex {
     /// One with priority inheritance: the kernel hands it to the first waiter.
     pub fn inheriting() -> Mutex {
         let mutex = Mutex::new();
-        // SAFETY: attributes are made, used and destroyed here; nobody has the mutex yet.
+        // SAFETY: attributes are made, used and destroyed here. The mutex is not shared yet.
         unsafe {
             let mut attributes: libc::pthread_mutexattr_t = std::mem::zeroed();
             libc::pthread_mutexattr_init(&mut attributes);
@@ -154,7 +154,7 @@ impl Mutex {
 
     /// Does it with the mutex held.
     pub fn hold<T>(&self, body: impl FnOnce() -> T) -> T {
-        // SAFETY: initialised above; unlocked below by the same thread.
+        // SAFETY: initialized above, and unlocked below by the same thread.
         unsafe { libc::pthread_mutex_lock(self.0.0.get()) };
         let result = body();
         // SAFETY: this thread holds it.
