@@ -1,4 +1,5 @@
-//! `--allocs` on programs that know what they allocate. With one byte in one drawn every allocation is, and figures are exact.
+//! `--allocs` on programs with known allocations. With a sampling interval of one byte, every allocation is
+//! sampled, and figures are exact.
 
 mod support;
 
@@ -96,7 +97,7 @@ fn build(scratch: &Scratch, name: &str, source: &str, flags: &[&str]) -> Option<
     compiler.status().is_ok_and(|status| status.success()).then(|| program.to_str().unwrap().to_owned())
 }
 
-/// Allocations of so many bytes: how many, how many were freed, how many by another thread.
+/// Allocations of this size: total number, number freed, number freed by another thread.
 fn of_bytes(rows: &[AllocationRow], bytes: u64) -> [usize; 3] {
     let rows: Vec<&AllocationRow> = rows.iter().filter(|row| row.bytes == bytes).collect();
     let freed = rows.iter().filter(|row| row.freed.is_some());
@@ -120,7 +121,7 @@ fn what_is_all_drawn_is_what_the_program_allocated() {
     assert_eq!((source["missing"].as_str(), source["lost"].as_u64()), (Some(""), Some(0)), "{source}");
     let rows = recording::open(&scratch.join("t.holdup")).expect("it opens").allocations;
     assert!(rows.iter().all(|row| row.every_bytes == 1));
-    // Sizes that nobody else in the process asks for, so that no stack is needed to tell them.
+    // Sizes that no other code in the process allocates, so that they are identified without stacks.
     assert_eq!(of_bytes(&rows, 4801), [1000, 1000, 0], "malloc");
     assert_eq!(of_bytes(&rows, 1003), [100, 100, 100], "freed by another thread");
     assert_eq!(of_bytes(&rows, 40968), [10, 10, 0], "calloc");

@@ -1,4 +1,4 @@
-//! `holdup attach`: whom a recording of a running process takes in.
+//! `holdup attach`: the processes included in a recording of a running process.
 
 mod support;
 
@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use holdup_events::recording;
 use support::{Scratch, bpf_or_skip, holdup, made, report_json, rungs, stderr};
 
-/// A shell that waits for two children, one asleep and one at work; they end with the test.
+/// A shell that waits for two children, one asleep and one working. They end with the test.
 struct Family {
     shell: Child,
     sleeper: u32,
@@ -81,7 +81,7 @@ fn a_child_that_slept_already_is_described_like_the_others() {
     assert_eq!(blocked["complete"], blocked["stacks"], "{blocked}");
 }
 
-/// What is seen before the recording begins is no part of it, and no loss either.
+/// Events before the begin of the recording are neither part of it nor a loss.
 #[test]
 fn a_recording_of_one_that_sleeps_all_the_time_contradicts_itself_nowhere() {
     let scratch = Scratch::new("attach-sleeps");
@@ -140,7 +140,7 @@ int main(void)
 }
 "#;
 
-/// Of such a process `/proc` shows nothing under its own number.
+/// For such a process, `/proc/PID` is empty.
 #[test]
 fn stacks_are_whole_though_the_first_thread_has_ended() {
     let scratch = Scratch::new("attach-headless");

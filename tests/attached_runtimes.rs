@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use support::{Scratch, bpf_or_skip, holdup, made, report_json, safepoints, stderr};
 
-/// Collects now and then beside a thread that computes; after a line it does so fifty times more, and ends.
+/// Collects now and then in parallel to a thread that computes. After reading a line, collects fifty times
+/// more and ends.
 const JAVA: &str = "public class Attached {
     static volatile int sum;
     static volatile boolean ends, over;
@@ -28,7 +29,7 @@ const JAVA: &str = "public class Attached {
 }
 ";
 
-/// The same; says how many collections there were when it was ready, and at the end.
+/// The same. Prints the number of collections when it is ready, and at the end.
 const GO: &str = "package main
 import (\"fmt\"; \"os\"; \"runtime\"; \"sync/atomic\"; \"time\")
 //go:noinline
@@ -50,7 +51,7 @@ func main() {
 }
 ";
 
-/// Collects on purpose alone, after a line: thirty times what is young, and twenty times all.
+/// Collects only explicitly, after a line: thirty minor and twenty major collections.
 const HASKELL: &str = "import Control.Monad (replicateM_)
 import System.IO
 import System.Mem
@@ -62,10 +63,10 @@ main = do
   replicateM_ 20 performMajorGC
 ";
 
-/// Nobody waits longer for a probe.
+/// Maximum waiting time for a probe.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A program that says a line once it is ready, and ends after one.
+/// A program that prints a line when it is ready, and ends after reading one.
 struct Program {
     child: Child,
     lines: BufReader<ChildStdout>,
@@ -87,7 +88,7 @@ impl Program {
         self.child.id()
     }
 
-    /// Its code as it is in memory, of the file that is named so; breakpoints of probes change it.
+    /// The code in memory of the mapped file with this name. Breakpoints of probes change it.
     fn code(&self, file: &str) -> Vec<u8> {
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.pid())).expect("maps");
         let ours = maps.lines().filter(|line| line.contains(" r-xp ") && line.ends_with(file));
@@ -103,7 +104,7 @@ impl Program {
         code
     }
 
-    /// Tells it to end; gives what it said last.
+    /// Requests the end. Returns the last line of output.
     fn end(mut self) -> String {
         self.child.stdin.take().expect("a pipe").write_all(b"\n").expect("it listens");
         let mut said = String::new();
@@ -120,7 +121,7 @@ impl Drop for Program {
     }
 }
 
-/// Attaches; goes on once the code of `file` has breakpoints, and no more come.
+/// Attaches. Returns when the code of `file` has breakpoints and no more are added.
 fn attach(scratch: &Scratch, program: &Program, file: &str) -> Child {
     let before = program.code(file);
     assert!(!before.is_empty(), "code of {file}");
@@ -146,7 +147,8 @@ fn report(scratch: &Scratch, recorder: Child) -> Value {
     report_json(scratch, &scratch.join("t.holdup"))
 }
 
-/// What is said of the source; false, with the reason, where this kernel or this file cannot be probed.
+/// Whether the source is active. If this kernel or file cannot be probed, prints the reason and returns
+/// `false`.
 fn is_active(report: &Value) -> bool {
     let sources = report["sources"].as_array().expect("sources");
     let Some(source) = sources.iter().find(|source| source["name"] == "runtime-probes") else {
@@ -215,7 +217,7 @@ fn a_java_program_tells_its_safepoints_from_when_holdup_came() {
     let log = std::fs::read_to_string(scratch.join("safe.log")).expect("the log");
     let before = safepoints::assert_told(&report, &log);
     assert!(before > 0, "it ran before");
-    // Nobody asked the machine for names.
+    // Names were read without the virtual machine's cooperation.
     assert!(folded(&scratch).contains("Attached.whirl"), "compiled code has its names");
 }
 

@@ -12,7 +12,7 @@ use support::{Scratch, bpf_or_skip, holdup, report_json, rungs, stderr, stdout};
 #[derive(Clone, Copy, Debug)]
 struct Refusal {
     call: libc::c_long,
-    /// The low word of the first argument; `None`: whatever it is.
+    /// The low word of the first argument. `None` for any.
     first: Option<u32>,
     error: i32,
 }
@@ -75,7 +75,7 @@ fn ran(output: &Output, what: &str) {
     assert_eq!(output.status.code(), Some(7), "{what}: {}", stderr(output));
 }
 
-/// Records under these refusals; gives the backend that recorded, and what holdup printed.
+/// Records with these refusals. Returns the backend that recorded, and holdup's output.
 fn record(scratch: &Scratch, what: &str, refusals: &[Refusal]) -> (String, String) {
     let recording = scratch.join("t.holdup");
     let mut command = holdup(scratch);
@@ -145,7 +145,7 @@ fn without_threads_the_program_runs() {
     command.args(["run", "--quiet", "--"]).args(PROGRAM);
     let refusals = [call(libc::SYS_clone3, libc::ENOSYS), no_threads];
     let output = refusing(&mut command, &refusals).output().expect("holdup starts");
-    // Tables are written by several threads afterwards: only the program's own run is looked at.
+    // Several threads write the tables afterwards, so only the program's own run is checked.
     assert_eq!(stdout(&output), "ran\n", "{}", stderr(&output));
 }
 

@@ -1,6 +1,5 @@
-//! Places and machines that do not play along: a full disk, a directory that cannot be written, another user's
-//! process, a kernel that does not describe itself, buffers that are too small. The program is never harmed, and
-//! what is missing is said.
+//! Adverse conditions: a full disk, a directory without write permission, another user's process, a kernel
+//! without BTF, buffers that are too small. The program is never affected, and missing data is reported.
 
 mod support;
 
@@ -16,11 +15,11 @@ use support::{
     rung_here, rungs, stderr, stdout,
 };
 
-/// A small file system of the test's own, gone with it.
+/// A small file system of the test's own, unmounted at the end.
 struct SmallDisk(PathBuf);
 
 impl SmallDisk {
-    /// `None`, and says why, where mounting is not allowed.
+    /// `None` if mounting is not allowed, with the reason printed.
     fn mount(at: PathBuf, kib: u32) -> Option<SmallDisk> {
         std::fs::create_dir_all(&at).expect("mkdir");
         let options = format!("size={kib}k");
@@ -43,7 +42,7 @@ impl Drop for SmallDisk {
     }
 }
 
-/// A program of thousands of switches that ends with status 41 and says how far it came.
+/// A program with thousands of switches that prints its progress and ends with status 41.
 const BUSY: &str = "i=0; while [ $i -lt 2000 ]; do echo x; i=$((i+1)); done | while read x; do :; done; \
                     j=0; while [ $j -lt 600 ]; do (:); j=$((j+1)); done; echo done $j; exit 41";
 
@@ -100,7 +99,7 @@ fn a_full_disk_harms_nobody_and_is_said() {
             if lost > 0 {
                 at_most_low_confidence(&report, &what);
             }
-            // What was written can be read later, too.
+            // The written part can be read later, too.
             adds_up(&report_json(&scratch, &recording), &what);
         }
     }
@@ -172,7 +171,8 @@ fn directories_that_cannot_be_written_are_named() {
     assert!(text.contains("roots/t.holdup") && text.contains("ermission denied"), "{text}");
 }
 
-/// Nobody may do little; what can be had is had, and the report says what is not.
+/// An ordinary user has few privileges: the permitted data is recorded, and the report names the missing
+/// data.
 #[test]
 fn an_ordinary_user_gets_a_report() {
     let scratch = Scratch::new("nobody");
@@ -244,8 +244,8 @@ fn a_kernel_without_types_means_the_next_rung() {
     adds_up(&report, "without types");
 }
 
-/// A flood of switches into the smallest buffer, the recorder kept from running by being stopped: events are lost,
-/// and everything that is said takes it into account.
+/// A flood of switches into the smallest buffer, with a stopped recorder: events are lost, and all parts of
+/// the report reflect that.
 #[test]
 fn a_flood_that_is_lost_is_said_and_lowers_confidence() {
     let scratch = Scratch::new("flood");
@@ -257,7 +257,7 @@ fn a_flood_that_is_lost_is_said_and_lowers_confidence() {
     run.args(["--buffer", "1", "-o"]).arg(&recording);
     run.args(["--", "sh", "-c", "stress-ng --switch 2 --futex 2 -t 3 -q; exit 5"]);
     let child = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("holdup starts");
-    // Until the flood is there; then the recorder sleeps through a good part of it.
+    // Waits for the flood to begin. The recorder is stopped during much of it.
     let begun = std::time::Instant::now();
     let files = || std::fs::read_dir(&recording).into_iter().flatten().flatten();
     let bytes = || files().filter_map(|file| Some(file.metadata().ok()?.len())).sum::<u64>();
@@ -318,7 +318,7 @@ fn where_processes_have_other_numbers_kernel_programs_are_not_asked() {
     let report = report_json(&scratch, &recording);
     assert_eq!(report["rung"], doctor["rung"]);
     assert!(!report["threads"].as_array().expect("threads").is_empty(), "{report}");
-    // Asked for by name, it says why not.
+    // With a backend selected by name, the reason is printed.
     let output = inside(&["run", "--rung", "bpf", "-o", path, "--", "true"]);
     assert!(stderr(&output).contains("PID namespace"), "{}", stderr(&output));
 }

@@ -1,5 +1,5 @@
-//! Experiments in which something goes wrong now and then: runs that fail, say nothing, hang, scatter, or are cut off. What
-//! is said then, and that the runs made so far are kept.
+//! Experiments with occasional failures: runs that fail, print nothing, hang, leave processes behind, or are
+//! interrupted. Checks the messages, and that finished runs are kept.
 
 mod support;
 
@@ -67,7 +67,7 @@ fn runs_without_progress_do_not_count() {
     let text = flat(&output);
     assert!(text.contains("1 run of 'B' failed") && text.contains("nothing that matches"), "{text}");
     assert!(text.contains("3 pairs"), "{text}");
-    // Nothing at all in any run: no answer, and no set is left behind that says nothing.
+    // No number in any run: there is no result, and no empty set is left behind.
     let output = run(&scratch, &words("true", "true", &progress));
     assert!(!output.status.success(), "{}", stdout(&output));
     assert!(stderr(&output).contains("solved ([0-9]+)"), "{}", stderr(&output));
@@ -142,7 +142,7 @@ fn no_condition_is_judged_where_nothing_can_be_compared() {
             assert!(text.contains("nothing can be compared") && !text.contains("B against A"), "{text}");
         }
     }
-    // One run of each tells nothing of what another would be.
+    // One run per command does not show the variation between runs.
     let output = run(&scratch, &words("true", "true", &["-n", "1", "--fail-if", "slower"]));
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("--fail-if needs several runs"), "{}", stderr(&output));
@@ -169,7 +169,7 @@ fn a_setting_without_a_baseline_has_its_own_figures() {
     let row = text.lines().find(|line| line.trim_start().starts_with("FAILS=no ")).expect("its row");
     assert!(!row.contains("0 ns") && !row.contains('%') && row.contains("ms   "), "{text}");
     assert!(text.contains("No setting can be compared"), "{text}");
-    // Who fails in all runs is told how to count them all the same.
+    // If all runs fail, the message names the option that counts them nevertheless.
     let output = run(&scratch, &words("false", "false", &["-n", "2"]));
     assert!(stderr(&output).contains("--ignore-failure"), "{}", stderr(&output));
 }

@@ -12,7 +12,7 @@ use holdup_testkit::saved::save;
 use support::python::python_with;
 use support::{Scratch, busy, holdup, stderr, stdout};
 
-/// A server with the bucket `fleet`; it ends with this value.
+/// A server with the bucket `fleet`, stopped on drop.
 struct Server {
     child: Child,
     stop: Option<ChildStdin>,
@@ -20,7 +20,7 @@ struct Server {
 }
 
 impl Server {
-    /// `None`, said: there is no such server here.
+    /// `None` if there is no such server here, with a message.
     fn start() -> Option<Server> {
         let python = python_with("moto.server", &["python-fleet"])?;
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/bucket.py");
@@ -35,7 +35,7 @@ impl Server {
         Some(Server { child, stop, url: url.trim().to_owned() })
     }
 
-    /// Puts an object there, of nobody in particular.
+    /// Stores an object, without credentials.
     fn put(&self, object: &str, body: &str) {
         let host = self.url.trim_start_matches("http://");
         let mut stream = TcpStream::connect(host).expect("a connection");
@@ -60,7 +60,7 @@ impl Drop for Server {
     }
 }
 
-/// Asks this server, as whoever.
+/// Uses this server, with arbitrary credentials.
 fn at(scratch: &Scratch, url: &str) -> Command {
     let mut command = holdup(scratch);
     let keys = [
@@ -143,7 +143,7 @@ fn buckets_that_cannot_be_had_are_said() {
     };
     bad(&mut holdup(&scratch), "gs://fleet/of/mine", "gs:// is not known, s3:// and directories are");
     bad(&mut holdup(&scratch), "s3:///mine", "wanted is s3://BUCKET/PREFIX");
-    // Nobody listens on a port that was just given back.
+    // A port that was just released has no listener.
     let port = std::net::TcpListener::bind("127.0.0.1:0")
         .and_then(|socket| socket.local_addr())
         .expect("a port")

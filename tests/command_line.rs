@@ -137,7 +137,7 @@ fn an_answer_that_has_no_place_is_a_failure() {
         assert_eq!(output.status.code(), Some(2), "{line}: {}", stderr(&output));
         assert!(stderr(&output).contains("standard output is closed"), "{line}: {}", stderr(&output));
     }
-    // The report goes to standard error; the status is the program's.
+    // The report goes to standard error, and the status is the program's.
     let output = shell(&scratch, "\"$0\" run -o u.holdup -- sh -c 'exit 5' 2>&-");
     assert_eq!(output.status.code(), Some(5));
     assert!(Path::new(&scratch.join("u.holdup")).exists());
@@ -239,7 +239,8 @@ fn a_damaged_table_is_named_in_the_head_and_in_json() {
     assert_eq!(report_json(&scratch, &whole)["damaged"].as_array().map(Vec::len), Some(0));
 }
 
-/// Stops `holdup` with a signal after `waits`, times a hundred milliseconds; gives its status and what it left.
+/// Stops `holdup` with a signal after `waits` × 100 ms. Returns its status, its output, and whether a
+/// recording is left.
 fn stopped(scratch: &Scratch, words: &[&str], (signal, waits): (i32, u64)) -> (Option<i32>, String, bool) {
     let recording = scratch.join("s.holdup");
     let _ = std::fs::remove_dir_all(&recording);
@@ -290,7 +291,8 @@ fn a_signal_at_any_moment_leaves_a_recording_or_nothing() {
 #[test]
 fn a_job_in_the_background_heeds_an_interrupt_of_a_process() {
     let scratch = Scratch::new("command-line-background");
-    // A shell without job control starts it with SIGINT ignored. It is told to stop until it does.
+    // A shell without job control starts the job with SIGINT ignored. The signal is repeated until the job
+    // ends.
     let script = "sleep 600 & target=$!; \"$0\" attach $target --backend proc -o b.holdup --quiet & job=$!; \
         while kill -INT $job 2>/dev/null; do sleep 0.2; done; wait $job; echo $?; kill $target";
     let output = shell(&scratch, script);
@@ -331,7 +333,7 @@ fn threads_whose_events_were_lost_are_unknown_and_counted() {
     let seen = report["threads_seen"].as_u64().unwrap();
     let threads = report["threads"].as_array().unwrap();
     assert!((500..=601).contains(&seen) && (threads.len() as u64) < seen, "{seen}, {}", threads.len());
-    // From the loss on, nobody knows what the shell did.
+    // After the loss, the shell's state is unknown.
     let shell = &threads[0]["classes"];
     let all: u64 = shell.as_object().unwrap().values().filter_map(serde_json::Value::as_u64).sum();
     assert!(shell["unknown"].as_u64().unwrap() > all / 2, "{shell}");

@@ -9,8 +9,8 @@ use std::process::Command;
 use serde_json::Value;
 use support::{Scratch, have, holdup, stderr};
 
-/// `worked` is called 600 times by three threads and 50 times by a child, which fails unless its probe's semaphore is
-/// raised where `SEMAPHORE` is set.
+/// `worked` is called 600 times by three threads and 50 times by a child process. The program fails if
+/// `SEMAPHORE` is set and its probe's semaphore is not raised.
 const SOURCE: &str = r#"
 #include <pthread.h>
 #include <stdlib.h>

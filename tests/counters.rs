@@ -4,7 +4,8 @@ mod support;
 
 use support::{Scratch, bpf_or_skip, have, holdup, made, record_json, stderr};
 
-/// One thread touches new pages all the time, the other computes; both until the first has touched so many.
+/// One thread touches new pages all the time, the other computes. Both continue until the first one has
+/// touched this number of pages.
 const PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -87,7 +88,8 @@ fn counts_are_of_the_thread_that_ran_and_of_the_time_that_is_said() {
         faults[0] > 100 && faults[0] <= TOUCHED + TOUCHED / 10 && faults[1] < faults[0] / 50,
         "{faults:?}"
     );
-    // A second of the CPU's clock is a second, whoever else ran: what is said to be counted is what was.
+    // A second of the CPU clock is a second, whatever else ran. The reported counting time must match the
+    // counted one.
     for row in by_thread.iter().filter(|row| row["counts"]["counted_ns"].as_u64() > Some(10_000_000)) {
         let (said, counted) =
             (row["counts"]["counted_ns"].as_u64().unwrap(), counter(&row["counts"], "cpu-clock"));

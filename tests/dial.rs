@@ -1,5 +1,6 @@
-//! The ledger against a program that knows what it did. Compared is what the dial measured by its own clocks and
-//! the kernel's schedstat, never what it was asked to do: so a busy machine changes both sides alike.
+//! Compares the ledger with a program that measures itself. The reference values are the dial's own clocks
+//! and the kernel's schedstat, never the requested amounts. A busy machine therefore changes both sides
+//! alike.
 
 mod support;
 
@@ -15,7 +16,8 @@ use support::{Scratch, holdup, report_json, rung_here, stderr};
 /// How far a class may be from the truth, in parts of all thread time.
 const POINTS: f64 = 0.02;
 
-/// The program, built by cargo beside this test: Cargo gives paths only to binaries of the test's own package.
+/// The program, built by cargo next to this test: Cargo only gives paths to binaries of the test's own
+/// package.
 fn dial() -> std::path::PathBuf {
     let test = std::env::current_exe().expect("this test's path");
     let folder = test.parent().and_then(Path::parent).expect("target/debug/deps/test");
@@ -31,7 +33,7 @@ fn dial() -> std::path::PathBuf {
     path
 }
 
-/// Turns the dial under holdup: the report, and what the dial says.
+/// Runs the dial under holdup. Returns the report and the dial's output.
 fn record(scratch: &Scratch, rung: &str, phases: &str) -> (Value, Value) {
     let recording = scratch.join(&format!("{rung}.holdup"));
     let output = holdup(scratch)
@@ -89,8 +91,9 @@ fn agrees(report: &Value, dial: &Value, tells: &dyn Fn(&str) -> bool) {
     let (ledger, truth) = (ledger_of(report), truth_of(dial));
     let total = report["ledger"]["total_ns"].as_u64().expect("total") as f64;
     let share = |class: &str| ledger.get(class).copied().unwrap_or(0) as f64 / total;
-    // What threads do outside of the dial's clocks (exec, libraries, exit) can be of any class; on a busy machine they wait
-    // for a CPU then. Of what was lost, and of what a lower rung cannot see, the ledger says how much it does not know.
+    // Thread time outside of the dial's measurements (exec, libraries, exit) can be of any class. On a busy
+    // machine it includes waits for a CPU. For losses, and for the limits of other backends, the ledger
+    // reports the unknown amount.
     let dialled = truth.values().sum::<u64>() as f64 / total;
     let complete = report["rung"] == "bpf" && report["loss"]["events"] == 0;
     let unseen = (1.0 - dialled).max(0.0) + if complete { 0.0 } else { share("unknown") };
@@ -100,7 +103,7 @@ fn agrees(report: &Value, dial: &Value, tells: &dyn Fn(&str) -> bool) {
         }
         let said = ledger.get(class).copied().unwrap_or(0);
         let off = (said as f64 - ns as f64).abs() / total;
-        // What the hypervisor takes the dial's clocks cannot tell from waiting; running and queueing have counters.
+        // The dial's clocks cannot separate steal time from waiting. Running and queueing have counters.
         let by_counters = report["rung"] != "perf" && matches!(class, "running" | "run-queue");
         let unknown = unseen + if by_counters { 0.0 } else { share("stolen") };
         println!("{} {class}: {said} ns, by the dial {ns} ns (unknown {unknown:.4})", report["rung"]);
@@ -158,7 +161,7 @@ fn the_split_of_running_time_is_what_the_program_did() {
     assert!((useful - cpu as f64).abs() <= slack, "useful {useful} ns ± {slack}, by the dial {cpu} ns");
 }
 
-/// Perf events: running times are exact; why threads wait is polled, so only long waits are all told.
+/// Perf events: running times are exact. Reasons of waits are polled, so only long waits are all known.
 #[test]
 fn perf_events_tell_running_and_long_waits() {
     let scratch = Scratch::new("dial-perf");
@@ -173,7 +176,7 @@ fn perf_events_tell_running_and_long_waits() {
     agrees(&report, &dial, &|_| true);
 }
 
-/// Polling: the kernel's own totals make running and run-queue right; what is waited for is sampled.
+/// Polling: the kernel's own totals make running and run-queue times exact. Reasons of waits are sampled.
 #[test]
 fn polling_tells_running_and_long_waits() {
     let scratch = Scratch::new("dial-proc");
@@ -184,7 +187,8 @@ fn polling_tells_running_and_long_waits() {
     agrees(&report, &dial, &|class| class != "io-wait");
 }
 
-/// At first tracepoints at each timer tell that one woke a thread, soon the kernel's own bookkeeping (`bpf/sched.h`).
+/// At first, tracepoints at each timer show that a timer woke a thread. Soon the kernel's own state does
+/// (`bpf/sched.h`).
 #[test]
 fn timers_wake_sleepers_and_threads_wake_who_waits_for_them() {
     let scratch = Scratch::new("dial-contexts");
@@ -223,8 +227,8 @@ fn timers_wake_sleepers_and_threads_wake_who_waits_for_them() {
     assert!(told as usize >= trace.wakeups.len(), "{told}");
 }
 
-/// With every stack asked for, each wakeup by a thread of the program has its stack, which names the function that
-/// did it: the partner unlocks in `hold`, and writes its answer in `serve`.
+/// With all stacks recorded, each wakeup by a thread of the program has its stack, which names the waking
+/// function. The partner unlocks in `hold`, and writes its response in `serve`.
 #[test]
 fn wakers_are_named() {
     let scratch = Scratch::new("dial-wakers");

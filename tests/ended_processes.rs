@@ -1,4 +1,5 @@
-//! What has ended is followed no more, so that there is always room for who comes: a build starts hundreds of thousands of processes.
+//! Processes that have exited are dropped, so that there is always room for new ones: a build starts hundreds
+//! of thousands of processes.
 
 mod support;
 
@@ -14,7 +15,7 @@ const FORK: u8 = 7;
 const EXIT: u8 = 10;
 const PROCESSES: usize = 300;
 
-/// Of the records that wait: the targets that began, and that ended.
+/// Collects the started and exited targets from the pending records.
 fn drain(session: &mut Session, began: &mut BTreeSet<u32>, ended: &mut BTreeSet<u32>) {
     let word = |record: &[u8], at: usize| u32::from_le_bytes(record[at..at + 4].try_into().unwrap());
     session.drain_definitions(&mut |record| {

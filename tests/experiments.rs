@@ -1,5 +1,5 @@
-//! `diff`, `scale`, `sweep`, `try`: that runs are made, kept, resumed and told, and that what goes wrong is said. What
-//! comparisons conclude is tested where they are made: nothing here depends on how long a run takes.
+//! `diff`, `scale`, `sweep`, `try`: runs are made, kept, resumed and reported, and failures are reported. The
+//! conclusions of comparisons are tested in their own crate, so nothing here depends on run times.
 
 mod support;
 
@@ -46,7 +46,7 @@ fn two_commands_are_run_in_turn_kept_and_resumed() {
         page.starts_with("<!doctype html>") && page.contains("sleep 0.01") && !page.contains("src="),
         "{page}"
     );
-    // Reopened, it says the same.
+    // The reopened set has the same result.
     let report = json(&run(&scratch, &["report", set, "--json"]));
     assert_eq!(report["diff"]["change"], more["diff"]["change"]);
     assert!(stdout(&run(&scratch, &["diff", set, "--markdown"])).contains("**"));
@@ -263,7 +263,7 @@ fn padding_moves_large_allocations() {
     let mut words = vec!["sweep", "--set", "malloc-pad=0,272", "-n", "1", "--json"];
     words.extend(["--progress", "place ([0-9]+)", "--progress-is", "rate"]);
     words.extend(QUICK);
-    // The address of a large array within its page, plus one; several are made, freed and grown first.
+    // The address of a large array within its page, plus one. Several arrays are made, freed and grown first.
     let script = "import ctypes\nlibc = ctypes.CDLL(None)\nlibc.malloc.restype = ctypes.c_void_p\n\
                   libc.realloc.restype = ctypes.c_void_p\n\
                   kept = [libc.malloc(ctypes.c_size_t(1 << 20)) for _ in range(5)]\n\
@@ -340,8 +340,9 @@ fn a_run_ends_with_a_set_that_is_killed() {
     }
 }
 
-/// Starts something in each way in which it could be lost, and says the process of each: an orphan, one in a session of its own,
-/// both ends of a pipe, one of which hears no signal. The program says how often it was asked to end, and does not.
+/// Starts processes in each way in which they could be lost, and prints their PIDs: an orphan, one in a
+/// session of its own, both ends of a pipe, one that ignores signals. The program prints how often it was
+/// asked to end, and does not end.
 const SCATTERS: &str = r#"
 says() { echo $$ >>"$FOLDER/pids"; }
 if [ -n "$1" ]; then [ "$1" != deaf ] || trap "" INT TERM; says; while :; do sleep 1; done; fi
@@ -352,16 +353,16 @@ sh "$0" source | sh "$0" deaf &
 says
 while :; do sleep 0.02; done
 "#;
-/// So many they are.
+/// Number of these processes.
 const SCATTERED: usize = 5;
 
-/// Those that have said their number.
+/// Processes that have printed their PID.
 fn scattered(scratch: &Scratch) -> Vec<u32> {
     let pids = std::fs::read_to_string(scratch.join("pids")).unwrap_or_default();
     pids.lines().filter_map(|line| line.parse().ok()).collect()
 }
 
-/// Whether nothing is left of them; if something is, it is ended now.
+/// Whether none of the processes is left. Remaining ones are killed.
 fn are_gone(scratch: &Scratch) -> bool {
     let is_there = |pid: &u32| std::path::Path::new(&format!("/proc/{pid}")).exists();
     let left: Vec<u32> = scattered(scratch).into_iter().filter(is_there).collect();
@@ -394,20 +395,20 @@ fn a_run_that_is_ended_is_ended_with_all_that_it_started() {
     while scattered(&scratch).len() < SCATTERED {
         std::thread::sleep(Duration::from_millis(10));
     }
-    // SAFETY: a signal to our own child, and to nobody else.
+    // SAFETY: signals only our own child.
     unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
     let output = child.wait_with_output().expect("it ends");
     assert!(are_gone(&scratch), "stopped: something goes on; {}", stderr(&output));
     assert!(stderr(&output).contains("stopped"), "{}", stderr(&output));
     let asked = std::fs::read_to_string(scratch.join("asked")).unwrap_or_default();
     assert_eq!(asked, "asked\n", "once, whoever passes it on");
-    // The same where it takes too long; on a slow machine it may not even have begun by then.
+    // The same with a timeout. On a slow machine the run may not even have begun by then.
     for seconds in (0..8).map(|power| 1 << power) {
         let output = start(&["--timeout", &format!("{seconds}s")]).wait_with_output().expect("it ends");
         let have_begun = scattered(&scratch).len() == SCATTERED;
         assert!(are_gone(&scratch), "too long: something goes on; {}", stderr(&output));
         if have_begun {
-            // There is nothing to compare, which JSON says as well.
+            // There is nothing to compare, which JSON shows, too.
             assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
             let value: Value = serde_json::from_slice(&output.stdout).expect("JSON");
             let runs = value["runs"].clone();
@@ -447,7 +448,7 @@ fn what_a_run_leaves_on_purpose_stays_when_another_is_ended() {
 #[test]
 fn a_run_may_ask_at_the_terminal_and_ends_by_control_c() {
     let scratch = Scratch::new("asks");
-    // A program that asks for a password opens the terminal by itself; its input is nobody's.
+    // A program that asks for a password opens the terminal itself, and has no standard input.
     let program =
         "sh -c 'echo who >/dev/tty; read name </dev/tty; echo it is $name >/dev/tty; exec sleep 3600'";
     let mut command = holdup(&scratch);
@@ -512,7 +513,7 @@ fn recordings_are_compared_and_advice_is_tried() {
         assert!(std::fs::read_to_string(&picture).unwrap().contains("<svg"), "{line}");
         std::fs::remove_file(picture).unwrap();
     }
-    // One of format 1, whose facts were times alone, says as much of them.
+    // A set of format 1, which contains only times, has the same result for them.
     let file = set.join("set.json");
     let text = std::fs::read_to_string(&file).unwrap();
     let old = text.replace("\"format\":2", "\"format\":1").replace("\"amount\":", "\"ns\":");
@@ -529,7 +530,7 @@ fn allocations_are_compared_where_they_are_drawn() {
     if !bpf_or_skip(&scratch) || !have("python3") {
         return;
     }
-    // A block of 1 MiB is drawn for sure by one byte in 64 KiB: 40 and 10 of them.
+    // With one sample per 64 KiB, a block of 1 MiB is always sampled: 40 and 10 of them.
     let of = |count: u32| {
         format!(
             "python3 -c 'import ctypes; libc = ctypes.CDLL(None); libc.malloc.restype = ctypes.c_void_p\n\
@@ -543,7 +544,7 @@ fn allocations_are_compared_where_they_are_drawn() {
     let all = rows.iter().find(|row| row["table"] == "allocation" && row["name"] == "(all)").expect("a sum");
     assert_eq!((&all["figures"][0]["measure"], &all["a_ns"]), (&"bytes".into(), &Value::Null));
     let saved = all["figures"][0]["a"].as_f64().unwrap() - all["figures"][0]["b"].as_f64().unwrap();
-    // What the interpreter itself allocates is drawn, and scatters, too.
+    // The interpreter's own allocations are sampled, too, and add variation.
     assert!((25.0..35.0).contains(&(saved / f64::from(1 << 20))), "{all}");
     let refused =
         run(&scratch, &["diff", "--a", "true", "--b", "true", "--allocs", "--record", "none", "-n", "1"]);

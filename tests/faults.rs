@@ -7,7 +7,8 @@ use std::process::Command;
 
 use support::{Scratch, bpf_or_skip, have, holdup, report_json, stderr, stdout};
 
-/// Threads touch pages, each another number of times, and wait for ever; then the first one tells what /proc says of them.
+/// Threads touch pages, each a different number, and wait forever. Then the first one prints the numbers of
+/// /proc for them.
 const TOUCH: &str = r#"
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -92,7 +93,7 @@ int main(void)
 }
 "#;
 
-/// Records a C program; what it said, and the report.
+/// Records a C program. Returns its output and the report.
 fn record(scratch: &Scratch, source: &str) -> (String, serde_json::Value) {
     let (code, program, recording) = (scratch.join("p.c"), scratch.join("p"), scratch.join("t.holdup"));
     std::fs::write(&code, source).unwrap();

@@ -26,7 +26,7 @@ for pid in pids:
     os.waitpid(pid, 0)
 "#;
 
-/// The lock on the file, as told.
+/// The reported lock on the file.
 fn told(how: &str) -> Option<(Value, Value)> {
     let scratch = Scratch::new(&format!("file-locks-{how}"));
     if !bpf_or_skip(&scratch) || !have("python3") {
@@ -48,7 +48,7 @@ fn check(how: &str) {
     let name = lock["name"].as_str().expect("a name");
     assert!(name.contains("/sess_1234 in python3"), "{lock:#}");
     assert!(lock["waiters"].as_u64() >= Some(2), "{lock:#}");
-    // Who waits for a lock that somebody has for as long as it sleeps: whatever the machine does meanwhile, most of that is sleep.
+    // A wait for a lock whose holder sleeps: on any machine, most of the holder's time is sleep.
     let findings = report["findings"].as_array().expect("findings").iter();
     let mut of_lock =
         findings.filter(|finding| finding["subject"].as_str().is_some_and(|it| it.contains("sess_1234")));

@@ -1,5 +1,6 @@
-//! `holdup pack --dataset`: the questions of docs/fleet.md and docs/sql.md, asked of a dataset by `holdup query` and by other
-//! engines (`HOLDUP_BLESS=1` writes the answers anew); what is refused, and what goes on.
+//! `holdup pack --dataset`: the queries of docs/fleet.md and docs/sql.md on a dataset, by `holdup query` and
+//! by other engines (`HOLDUP_BLESS=1` writes the answers). Also tests rejected runs, and that the others are
+//! kept.
 #![cfg(feature = "sql")]
 
 mod support;
@@ -17,7 +18,7 @@ use support::{Scratch, busy, holdup, stderr, stdout};
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/fleet.md");
 const TWENTY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/sql.md");
 
-/// The whole work under a lock, and nobody else on the machine.
+/// The whole work under a lock, without other programs.
 const SLOW: &str = "@cpus 2\n@d disk\n@repeat 40\n\
     worker-1  0000mmmmrr0dd0\n\
     worker-2  mmmm1111011rr1  holds m 4..8\n";
@@ -110,7 +111,7 @@ fn three_questions_have_these_answers() {
     }
 }
 
-/// Asks the other engines, and says what they said of themselves.
+/// Queries the other engines, and prints their output.
 fn compare(scratch: &Scratch, dataset: &Path, answers: &[Value]) {
     let Some(python) = python_with("pandas", &["python-fleet", "python"]) else { return };
     let file = scratch.join("answers.json");
@@ -169,7 +170,7 @@ fn a_run_is_added_once_and_whole() {
     assert_eq!(names.collect::<Vec<_>>(), ["host=web_1__x"], "nothing is left beside it");
     let said = ask(&scratch, &dataset, &["SELECT DISTINCT host, date FROM ledger", "--csv"]);
     assert_eq!(stdout(&said), "host,date\nweb_1__x,2026-11-20\n", "{}", stderr(&said));
-    // A view that was not packed has no rows; it is no error.
+    // A view that was not packed has no rows and is no error.
     let none = ask(&scratch, &dataset, &["SELECT count(*) AS n FROM slices", "--csv"]);
     assert_eq!(stdout(&none), "n\n0\n", "{}", stderr(&none));
     let all = ask(

@@ -1,5 +1,5 @@
-//! Stacks of Go programs that go on another stack: C runs on the thread's own, and belongs to who called it. What a machine lacks is
-//! skipped.
+//! Stacks of Go programs that continue on another stack: C code runs on the thread's own stack, and its
+//! callers must be found. Skipped if a tool is missing.
 
 mod support;
 
@@ -24,7 +24,8 @@ func main() {
 }
 ";
 
-/// Before Go's own code a program with C in it has the linker's; where Go's begins is not in the line table.
+/// In a program with cgo, the linker's code precedes Go's own code. The line table does not contain where
+/// Go's code begins.
 #[test]
 fn c_has_its_callers_in_every_kind_of_binary() {
     let scratch = Scratch::new("go-calls-c");

@@ -1,5 +1,5 @@
-//! A program in a PID namespace of its own, as in a container: the numbers in its memory are not those by which the kernel tells its
-//! threads elsewhere.
+//! A program in a PID namespace of its own, as in a container: the TIDs in its memory differ from the
+//! kernel's.
 
 mod support;
 

@@ -1,5 +1,5 @@
-//! Methods of Java programs that are interpreted, as most are that only begin something long, are told by name, file and line, and stand
-//! where the interpreter has their frames; compiled ones have their callers.
+//! Interpreted methods of Java programs have name, file and line, at the interpreter's frames. Long-running
+//! methods are often only interpreted in their callers. Compiled methods have their callers.
 
 mod support;
 
@@ -43,7 +43,7 @@ class Work {
     }
 
     public static void main(String[] arguments) throws Exception {
-        // A busy machine tells the recorder late that this is Java, and who blocks once for all blocks without a name before.
+        // The recorder may detect Java late. Stacks before that have no names.
         Thread.sleep(500);
         Thread[] threads = {new Thread(Work::computes), new Thread(Work::takes), new Thread(Work::locks)};
         lock.lock();
@@ -91,7 +91,7 @@ fn assert_calls(trace: &Trace, calls: &[(&str, u32)]) {
     assert!(stacks.iter().any(is_told), "{calls:?} in {stacks:?}");
 }
 
-/// Of stacks with the method that computes nine in ten have who calls it beside it, and nothing in them is a guess.
+/// Nine in ten stacks with the computing method must contain its caller next to it, and no guessed frames.
 fn assert_walked(trace: &Trace) {
     let rows = trace.stacks.rows();
     let is_generated = |row: &&StackRow| trace.frames[row.frame.index()].module == GENERATED_MODULE;
@@ -140,7 +140,7 @@ fn methods_are_named_where_they_are_interpreted() {
             continue;
         }
         let trace = recorded(&scratch, (&java, &["-Xint"]));
-        // Where a thread is itself its line is not known; where it calls from is.
+        // The line of the innermost method is unknown. The lines of its callers are known.
         assert_calls(&trace, &[("Work.spin", 0), ("Work.computes", 18)]);
         assert!(trace.stacks.rows().iter().any(|row: &StackRow| row.via == FrameVia::Interpreted));
         let spins = stacks_of(&trace, "Work.spin");
@@ -152,7 +152,7 @@ fn methods_are_named_where_they_are_interpreted() {
         let trace = recorded(&scratch, (&java, &["-Xcomp", "-XX:CompileCommand=quiet", only, "-XX:-Inline"]));
         assert_walked(&trace);
 
-        // Who blocks for long was compiled neither way.
+        // A method that blocks for long is not compiled.
         let trace = recorded(&scratch, (&java, &[]));
         assert_calls(&trace, &[("Work.takes", 23)]);
         assert_calls(&trace, &[("Work.locks", 28)]);

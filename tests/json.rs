@@ -1,5 +1,5 @@
-//! `--json` of every command that has it, against docs/json.md: each documented key is there with its type, and no
-//! key is there that is not documented.
+//! Compares `--json` of every command that has it with docs/json.md: each documented key exists with its
+//! type, and each existing key is documented.
 
 mod support;
 
@@ -38,7 +38,7 @@ fn documented(command: &str) -> Vec<Key> {
         let mut path: Vec<String> =
             path.split('.').filter(|step| !step.is_empty()).map(str::to_owned).collect();
         let kind = cells.next()?.to_owned();
-        // `threads[]` is said of the array.
+        // A row for `threads[]` describes the array.
         path.pop_if(|step| step == "[]");
         Some(Key { path, kind })
     };
@@ -47,7 +47,7 @@ fn documented(command: &str) -> Vec<Key> {
     keys
 }
 
-/// The values at a path; a name that is missing is reported.
+/// Returns the values at a path. A missing name is reported.
 fn values<'a>(value: &'a Value, path: &[String]) -> Vec<&'a Value> {
     let Some((step, rest)) = path.split_first() else { return vec![value] };
     match (step.as_str(), value) {
@@ -57,7 +57,7 @@ fn values<'a>(value: &'a Value, path: &[String]) -> Vec<&'a Value> {
             let found = names.get(name).unwrap_or_else(|| panic!("{name} of {path:?} is missing in {value}"));
             values(found, rest)
         }
-        // Whether the object may be null is told by its own row.
+        // The row of the object itself says whether it may be null.
         (_, Value::Null) => Vec::new(),
         _ => panic!("{path:?} does not fit {value}"),
     }
@@ -138,7 +138,7 @@ fn commands_with_json(scratch: &Scratch) -> Vec<String> {
     found
 }
 
-/// Runs a command with words and options, and checks what it prints.
+/// Runs a command with arguments and options, and checks its output.
 type Test<'a> = &'a mut dyn FnMut(&str, &[&str], &dyn Fn(&mut Command));
 
 fn experiments(test: Test, recording: &Path) {
@@ -153,7 +153,7 @@ fn experiments(test: Test, recording: &Path) {
     });
 }
 
-/// What keeps its recording in memory; the report goes to `file`.
+/// Commands that keep their recording in memory. The report goes to `file`.
 fn in_memory(test: Test, file: &Path, scratch: &Scratch) {
     test("watch", &["-t", "output:here", "--after", "0s"], &|run| {
         run.arg("--report").arg(file).arg("-o").arg(scratch.join("watched.holdup"));
@@ -228,7 +228,7 @@ fn every_command_prints_what_is_documented() {
     tested.sort();
     tested.dedup();
     let mut there = commands_with_json(&scratch);
-    // A build without SQL knows the command, to say that it has none.
+    // A build without SQL has the command only to print an error.
     there.retain(|command| cfg!(feature = "sql") || command != "query");
     there.retain(|command| !["top", "watch"].contains(&command.as_str()) || tested.contains(command));
     assert_eq!(tested, there, "commands with --json that are tested, and that there are");

@@ -26,7 +26,7 @@ fn case_value(folder: &Path, key: &str) -> Option<String> {
     Some(line.trim().trim_matches('"').to_owned())
 }
 
-/// Builds the slow program of a case as its `case.toml` says.
+/// Builds the slow program of a case with the command in its `case.toml`.
 fn build_case(scratch: &Scratch, folder: &Path) -> PathBuf {
     let program = scratch.join("program");
     let build = case_value(folder, "build_slow").expect("build_slow");

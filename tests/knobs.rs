@@ -1,4 +1,4 @@
-//! Each knob of `sweep` sets what it says: the program itself looks, and prints what it found.
+//! Each knob of `sweep` has its effect: the program checks it itself, and prints the result.
 
 mod support;
 
@@ -7,14 +7,15 @@ use std::process::Command;
 use serde_json::Value;
 use support::{Scratch, have, holdup, is_root, stderr, stdout};
 
-/// What `place ([0-9]+)` in the program's output is for each value of a knob.
+/// The match of `place ([0-9]+)` in the program's output for each value of a knob.
 struct Case {
     set: &'static str,
     script: &'static str,
     found: &'static [f64],
 }
 
-/// The program's own policy and priority are words of its `stat`; one is added, since a progress of nothing is none.
+/// The program's policy and priority are fields of its `stat`. One is added, since a progress of 0 is
+/// invalid.
 const CASES: &[Case] = &[
     Case {
         set: "policy=other,batch,idle",

@@ -1,6 +1,6 @@
-//! Bytes of others, damaged: seeded mutations of real files go through the functions that fuzzers use
-//! (`fuzz/src/lib.rs`). None may panic, hang, or take memory without bound. A failure names target, seed and step:
-//! `HOLDUP_SEED=n` starts there, `HOLDUP_ROUNDS=n` takes so many.
+//! Damaged foreign input: seeded mutations of real files go through the functions that fuzzers use
+//! (`fuzz/src/lib.rs`). None may panic, hang, or use unbounded memory. A failure prints target, seed and
+//! step: `HOLDUP_SEED=n` starts there, `HOLDUP_ROUNDS=n` sets the number of steps.
 
 mod support;
 
@@ -19,7 +19,7 @@ use holdup_testkit::random::Random;
 use holdup_testkit::sim;
 use support::Scratch;
 
-/// Counts what is allocated, and the most that ever was.
+/// Counts allocated bytes and their maximum.
 struct Counting;
 
 static NOW: AtomicUsize = AtomicUsize::new(0);
@@ -44,10 +44,10 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// No input of these tests is larger than some megabytes; this is what a damaged one may take (bytes).
+/// Inputs of these tests have at most some megabytes. A damaged one may use this much memory (bytes).
 const MEMORY_MAX: usize = 512 << 20;
 
-/// Damages `bytes` in one of the ways in which files are damaged, and in which lies are told.
+/// Damages `bytes` in one of the ways in which files are damaged or forged.
 fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
     let length = bytes.len() as u64;
     let at = random.within(0, length) as usize;
@@ -200,7 +200,7 @@ fn proc_files() -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// A real recording, by the rung that every machine has.
+/// A real recording, with the backend that every machine has.
 fn record(scratch: &Scratch) -> std::path::PathBuf {
     let path = scratch.join("real.holdup");
     let script = "for i in 1 2 3 4 5; do sleep 0.02; done; i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done";
@@ -239,7 +239,8 @@ fn programs() {
     drive("elf", &files);
 }
 
-/// The sections of a program with frames and debug information, each in a file; `None` without the tools.
+/// Returns the sections of a program with unwind and debug information, each in a file. `None` without the
+/// tools.
 fn sections_of_a_program(scratch: &Scratch, names: &[&str]) -> Option<Vec<Vec<u8>>> {
     let source = "static inline int twice(int n) { return n * 2; }\n\
                   int main(int count, char **words) { return twice(count) + words[0][0]; }\n";
@@ -295,7 +296,7 @@ fn generated_code() -> Vec<Vec<u8>> {
     vec![map.into_bytes(), [head, lines, load, moved].concat()]
 }
 
-/// Rings that programs of OCaml left behind; a ring that is nearly empty is made smaller by what is not used.
+/// Rings of OCaml programs. The unused part of a nearly empty ring is cut off.
 fn rings() -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/runtime_events");
     ["wrapped-d4-e8", "userevents-slotreuse-d8-e12"]
@@ -317,7 +318,7 @@ fn runtime_events() {
     drive("runtime_events", &rings());
 }
 
-/// What runtimes tell about themselves; of long files the beginning, and whole lines where there are lines.
+/// Event files of runtimes. Only the begin of long files, with complete lines if there are lines.
 fn of_runtimes(names: &[&str]) -> Vec<Vec<u8>> {
     fixtures("runtimes", names)
 }
@@ -375,7 +376,8 @@ fn code_of_runtimes() {
     drive("hotspot", &pages);
 }
 
-/// A code object as each version of Python lays it out, with its names and lines; in front of it what 3.13's table says.
+/// A code object in the layout of each Python version, with its names and lines. It is preceded by the fields
+/// of 3.13's table.
 fn python_memory(minor: usize) -> Vec<u8> {
     const CODE: usize = 0x400;
     let mut memory = vec![0; 0x1000];

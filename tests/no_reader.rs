@@ -1,4 +1,5 @@
-//! Where nobody reads what holdup says, or the disk is full: the program's status stays, and what is recorded is kept.
+//! If holdup's output has no reader, or the disk is full, the program's status stays the same, and the
+//! recording is kept.
 
 mod support;
 
@@ -12,7 +13,7 @@ fn full() -> Stdio {
     File::create("/dev/full").expect("/dev/full").into()
 }
 
-/// A pipe whose reader has gone.
+/// A pipe whose reader is closed.
 fn closed() -> Stdio {
     let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);
@@ -48,7 +49,7 @@ fn own_failures_are_failures() {
         command.args(["report", "/nowhere.holdup"]).stderr(stderr());
         assert_eq!(status(command), Some(2));
     }
-    // What is asked for and cannot be printed is a failure, unless its reader has read enough.
+    // If requested output cannot be printed, the command fails, unless its reader has closed the pipe.
     for words in [&[][..], &["--help"], &["explain"], &["man"]] {
         let mut command = holdup(&scratch);
         command.args(words).stdout(full()).stderr(Stdio::null());

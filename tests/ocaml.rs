@@ -1,4 +1,4 @@
-//! OCaml 5 programs under holdup: what their runtime tells of itself, against what the runtime counts itself.
+//! OCaml 5 programs under holdup: compares the runtime's events with its own counters.
 
 mod support;
 
@@ -16,7 +16,7 @@ fn rings_left(of: u32) -> bool {
     PathBuf::from(format!("/dev/shm/holdup-events-{of}")).exists()
 }
 
-/// Runs a command under holdup; gives its output and the report.
+/// Runs a command under holdup. Returns its output and the report.
 fn run(scratch: &Scratch, change: impl Fn(&mut Command), command: &[&str]) -> (String, Value) {
     let recording = scratch.join("t.holdup");
     let _ = std::fs::remove_dir_all(&recording);
@@ -35,7 +35,7 @@ fn run(scratch: &Scratch, change: impl Fn(&mut Command), command: &[&str]) -> (S
     (stdout(&output), report_json(scratch, &recording))
 }
 
-/// What `alloc_domains` prints as NAME=NUMBER.
+/// Returns a number that `alloc_domains` prints as NAME=NUMBER.
 fn printed(text: &str, name: &str) -> u64 {
     let word = text.split_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
     word.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("no {name} in {text}"))
@@ -112,7 +112,7 @@ fn who_has_switched_events_on_keeps_the_file() {
     assert!(!report["gc"].is_null(), "the ring was not found");
 }
 
-/// A program that is recorded while it runs; it ends with the test.
+/// A program that runs before it is recorded, and ends with the test.
 struct Running(Child);
 
 impl Drop for Running {
@@ -122,7 +122,7 @@ impl Drop for Running {
     }
 }
 
-/// Records what runs already for half a second, once `ready` says that it is what is to be recorded.
+/// Records a running program for 0.5 s, once `ready` returns `true`.
 fn attached(scratch: &Scratch, command: &mut Command, ready: impl Fn() -> bool) -> Value {
     let program = Running(command.stdout(Stdio::null()).spawn().expect("the program starts"));
     for _ in 0..1_000 {
@@ -153,7 +153,7 @@ fn a_ring_that_is_on_already_is_read_from_then_on() {
     let gc = &report["gc"];
     assert!(gc["minor"].as_u64() > Some(0), "{gc}");
     let domains = gc["domains"].as_array().expect("domains");
-    // What was told before is not: the lanes' lives are within the recording.
+    // Earlier events are not included: the lanes' lives are within the recording.
     let lives: Vec<Option<u64>> = domains.iter().map(|domain| domain["life_ns"].as_u64()).collect();
     assert!(lives.iter().all(|life| *life <= report["wall_ns"].as_u64()), "{lives:?}");
     let (told, matched) = (gc["events"].as_u64().expect("events"), gc["matched"].as_u64().expect("matched"));
@@ -181,7 +181,7 @@ fn of_a_ring_that_goes_on_all_of_the_recording_is_told() {
     command.env("OCAML_RUNTIME_EVENTS_DIR", &own).env("OCAMLRUNPARAM", "d=4,e=20");
     let files = || std::fs::read_dir(&own).expect("own").filter_map(|file| Some(file.ok()?.path()));
     let report = attached(&scratch, &mut command, || files().next().is_some());
-    // The program was killed: all that it told is still there.
+    // The program was killed, and all of its events are still there.
     let ring = files().next().expect("a ring");
     let imported = scratch.join("imported.holdup");
     let output = holdup(&scratch).arg("import").arg(&ring).arg("-o").arg(&imported).output();
@@ -195,7 +195,7 @@ fn of_a_ring_that_goes_on_all_of_the_recording_is_told() {
     let (from, to) = (ours.start().0, ours.end().0);
     let told = begun(&all, (from, to));
     assert!(!told.is_empty(), "{report}");
-    // What was begun before it ended may have ended behind it.
+    // Spans that began before the end may have ended after it.
     assert_eq!(begun(&ours, (from, to)), told);
 }
 

@@ -1,4 +1,4 @@
-//! Recordings that another user made: they are there, and who may not read them is told so.
+//! Recordings of another user: they exist, and users who may not read them get a message.
 
 mod support;
 

@@ -1,4 +1,5 @@
-//! Where recordings and other files go: what was there before is replaced by what is whole, or stays, and nothing half made is left.
+//! Paths of recordings and other files: an existing file is replaced by a complete one, or stays, and no
+//! incomplete file is left.
 
 mod support;
 
@@ -92,7 +93,8 @@ fn what_fails_replaces_nothing_and_leaves_nothing() {
     }
 }
 
-/// The new one has begun: the old one is gone, and the new one is read though its recorder is killed.
+/// The new recording has begun: the old one is removed, and the new one is readable although its recorder is
+/// killed.
 #[test]
 fn a_recording_that_is_killed_stands_in_place_of_the_old_one() {
     let scratch = Scratch::new("places-killed");
@@ -248,7 +250,7 @@ fn an_export_replaces_what_was_named_once_it_is_whole() {
     );
 }
 
-/// Without -o, on a terminal, the name is holdup's own: nobody has said that the file may go.
+/// Without -o, on a terminal, holdup chooses the name: the user has not allowed to replace the file.
 #[test]
 fn an_export_that_names_its_file_itself_replaces_none() {
     let scratch = Scratch::new("places-named");

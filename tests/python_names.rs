@@ -1,5 +1,5 @@
-//! Functions of Python programs are told by name, file and line, without asking the interpreter, and stand where it runs them; what
-//! the functions of its library wait for is told apart.
+//! Functions of Python programs have name, file and line, at the interpreter's frames, without the
+//! interpreter's cooperation. Waits in functions of its library are classified.
 
 mod support;
 
@@ -11,7 +11,8 @@ use holdup_events::tables::{FrameVia, PYTHON_MODULE, StackRow};
 use holdup_events::{StackId, Trace, recording};
 use support::{Scratch, bpf_or_skip, holdup, stderr};
 
-/// One thread computes, through a call from C; one waits for work, one for a lock that the main thread has while it waits for the first.
+/// One thread computes, through a call from C. One waits for work. One waits for a lock that the main thread
+/// holds while it waits for the first thread.
 const PROGRAM: &str = r#"import queue, threading, time
 
 def spin(number):
@@ -65,7 +66,7 @@ fn interpreters() -> Vec<(PathBuf, u8)> {
     found.into_iter().collect()
 }
 
-/// The functions of a stack that Python runs, leaf first, without their modules, with what lies between them as `-`.
+/// The Python functions of a stack, leaf first, without their modules. Other frames between them are `-`.
 fn python(trace: &Trace, stack: StackId) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for frame in trace.stack_frames(stack).map(|frame| &trace.frames[frame.index()]) {
@@ -86,7 +87,7 @@ fn assert_named(trace: &Trace, minor: u8) {
     let is_spin = |id: &StackId| python(trace, *id).first().is_some_and(|first| first == "spin");
     let spins: Vec<StackId> = trace.samples.iter().map(|sample| sample.stack).filter(is_spin).collect();
     assert!(spins.len() >= 20, "3.{minor}: {} samples in spin", spins.len());
-    // C runs between the method and what it hands to `sorted`.
+    // C code runs between the method and its argument to `sorted`.
     let whole = |id: &&StackId| {
         let names = python(trace, **id);
         let named: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -142,7 +143,7 @@ fn functions_of_python_are_named_where_the_interpreter_runs_them() {
     }
 }
 
-/// Who waits for what, by what Python's library is doing.
+/// Threads and the reasons of their waits, by functions of Python's library.
 fn assert_waits(scratch: &Scratch, path: &std::path::Path) {
     let told = holdup(scratch).args(["report", "--json"]).arg(path).output().expect("holdup starts");
     let report: serde_json::Value = serde_json::from_slice(&told.stdout).expect("JSON");

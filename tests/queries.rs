@@ -1,5 +1,5 @@
-//! `holdup query`: the questions of docs/sql.md and their answers (`HOLDUP_BLESS=1` writes these anew), the report's own
-//! figures by SQL, and what is said where a question makes no sense.
+//! `holdup query`: the queries of docs/sql.md and their answers (`HOLDUP_BLESS=1` writes them), the report's
+//! figures by SQL, and the errors for invalid queries.
 #![cfg(feature = "sql")]
 
 mod support;
@@ -246,7 +246,7 @@ fn a_query_is_read_from_a_file_or_from_standard_input() {
     assert!(refused(&scratch, &recording, &["--file", &name]).contains("the query is empty"));
 }
 
-/// Who is interrupted says so, and leaves no half answer.
+/// An interrupted query reports the interruption, and leaves no incomplete file.
 #[test]
 fn an_interrupted_query_leaves_no_file() {
     let scratch = Scratch::new("query-interrupted");
@@ -309,7 +309,7 @@ fn duckdb_and_pandas_give_the_same_answers() {
     assert_eq!(stdout(&compared), "", "answers differ");
 }
 
-/// For whom at a socket: the fleet asks which service costs it most.
+/// Peers at sockets: a fleet query finds the service that costs the most.
 #[test]
 fn waits_at_sockets_have_their_ends() {
     let scratch = Scratch::new("query-sockets");

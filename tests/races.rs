@@ -1,4 +1,4 @@
-//! Data races that other tools reported, imported: each is a finding, told once, with both stacks.
+//! Data races reported by other tools, imported: each is one finding, with both stacks.
 
 mod support;
 
@@ -27,7 +27,7 @@ fn each_race_is_told_once_with_both_stacks() {
     assert_eq!(go.len(), 1, "{go:#?}");
     assert_eq!(go[0]["subject"], "main.(*account).deposit (race.go:10)");
     assert!(summary(&go[0]).contains("main.main.func1 (race.go:20)"), "{go:#?}");
-    // Reads and writes of `total` at one place are one race; that of `ready` is another.
+    // Reads and writes of `total` at one place are one race. The race on `ready` is another.
     for name in ["tsan.txt", "helgrind.txt"] {
         let found = findings(name);
         assert_eq!(found.len(), 2, "{found:#?}");

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use support::{Scratch, bpf_or_skip, have, is_on_disk, record_json};
 
-/// A memory cgroup of its own, and the one of this process; both go with it.
+/// A memory cgroup of its own. Dropping it moves this process out and removes it.
 struct Group(PathBuf);
 
 impl Group {
-    /// One with a limit (bytes); says why if there can be none.
+    /// A cgroup with a limit (bytes). `None` if that is not possible, with the reason printed.
     fn limited(bytes: u64, name: &str) -> Option<Group> {
         let is_second = Path::new("/sys/fs/cgroup/cgroup.controllers").exists();
         let (root, file) = match is_second {
@@ -40,8 +40,8 @@ impl Drop for Group {
     }
 }
 
-/// Writes a file of 32 MiB, then reads all of it twice, a page here, a page there: more than the limit by itself,
-/// since what an interpreter maps may have been charged to who ran it before.
+/// Writes a file of 32 MiB, then reads all of it twice, in a scattered order. The file alone exceeds the
+/// limit, since the interpreter's pages may have been charged to an earlier process.
 const READ: &str = r#"
 import os, sys
 path = sys.argv[1]
@@ -56,7 +56,7 @@ for turn in range(2):
         os.pread(file, 1, page * 5 % 8192 * 4096)
 "#;
 
-/// What was counted of a program with so much memory (bytes).
+/// The counts of a program with this memory limit (bytes).
 fn counted(bytes: u64, name: &str) -> Option<serde_json::Value> {
     let scratch = Scratch::new(name);
     if !bpf_or_skip(&scratch) || !have("python3") || !is_on_disk(&scratch) {

@@ -1,4 +1,5 @@
-//! Programs that ask for collections themselves: who asks, and by what. What a machine lacks is skipped.
+//! Programs that request collections explicitly: the requesting threads and functions. Skipped if a tool is
+//! missing.
 
 mod support;
 
@@ -59,7 +60,7 @@ for _ in range(60):
     piece()
 ";
 
-/// What is said of the collector, and the first thing to do.
+/// The finding about the collector, and its first advice.
 fn told(report: &Value) -> (String, String) {
     let findings = report["findings"].as_array().unwrap();
     let found = findings.iter().find(|finding| finding["rule"] == "gc-heavy");
@@ -83,7 +84,7 @@ fn javas_buffers_at_their_limit_ask_for_collections() {
     assert!(advice.contains("MaxDirectMemorySize"), "{advice}");
 }
 
-/// Names of a binary without symbols are in its line table; its frames are told by frame pointers.
+/// Names of a binary without symbols are in its line table. Its frames are found by frame pointers.
 #[test]
 fn a_go_program_asks_for_stops() {
     let scratch = Scratch::new("requested-go");

@@ -1,5 +1,5 @@
-//! Programs of several runtimes under holdup: each is recognised by its code, and its roles are told. What a machine
-//! lacks is skipped. No figure is asked for that the machine's load could change.
+//! Programs of several runtimes under holdup: each is recognized by its code, and its roles are reported.
+//! Skipped if a tool is missing. No checked figure depends on the machine's load.
 
 mod support;
 
@@ -63,7 +63,7 @@ const keep = [];
 for (let i = 0; i < 60; i++) { keep.push(tree(14)); if (keep.length > 8) keep.shift(); }
 ";
 
-/// Runs a command that makes the program; false, with the reason, if it cannot.
+/// Runs a command that makes the program. If it fails, prints the reason and returns `false`.
 fn made(scratch: &Scratch, source: (&str, &str), command: &[&str]) -> bool {
     std::fs::write(scratch.join(source.0), source.1).expect("the source is written");
     let Some((program, arguments)) = command.split_first() else { return true };
@@ -87,7 +87,7 @@ fn is_there(program: &str) -> bool {
     there
 }
 
-/// Records a command, and gives what is said of one runtime, and the whole report.
+/// Records a command. Returns the data of one runtime, and the whole report.
 fn recorded(scratch: &Scratch, command: &[&str], runtime: &str) -> (Value, Value) {
     let recording = scratch.join("t.holdup");
     let output = holdup(scratch)

@@ -1,5 +1,5 @@
-//! A budget that does not last for the stack of each block is spent on threads that block all the time; those that block
-//! seldom have theirs all the same.
+//! A budget too small for the stack of each block is spent on threads that block often. Threads that block
+//! rarely get their stacks nevertheless.
 
 mod support;
 
@@ -7,8 +7,8 @@ use holdup_events::recording;
 use holdup_events::tables::ThreadState;
 use support::{Scratch, bpf_or_skip, holdup, made, stderr};
 
-/// Two threads hand a token to each other, with a pause now and then: all that they do finds room even if it is read late. The third
-/// rests, forty times.
+/// Two threads pass a token to each other, with occasional pauses. All their events fit into the ring even if
+/// it is read late. The third thread blocks, forty times.
 const RESTING: &str = r#"
 #define _GNU_SOURCE
 #include <linux/futex.h>

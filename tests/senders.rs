@@ -1,4 +1,4 @@
-//! Threads that wait for a peer on the same machine are woken by whoever sends to them.
+//! Threads that wait for a peer on the same machine are woken by the sender.
 
 mod support;
 
@@ -124,6 +124,6 @@ fn who_sends_to_a_peer_on_the_machine_is_told_as_who_wakes_it() {
     assert!(ran.status.success(), "{}", stderr(&ran));
     let (all, by_peer) = waits(&recording::open(&path).expect("a recording"));
     assert!(all >= 100, "{all} waits for the peer");
-    // Behind a device's interrupt it is not told, and a busy machine has many.
+    // Wakeups in a device's interrupt have no known waker, and a busy machine has many.
     assert!(by_peer * 2 >= all, "the peer ended {by_peer} of {all} waits");
 }

@@ -1,5 +1,5 @@
-//! Programs whose threads share memory: what samples touched, and its name. How often threads run side by side is the
-//! machine's business, so it is not asserted that they disturb each other.
+//! Programs whose threads share memory: the sampled accesses, and the data's name. How often threads run in
+//! parallel depends on the machine, so contention is not asserted.
 
 mod support;
 
@@ -21,13 +21,13 @@ fn record(scratch: &Scratch, source: &str) -> Option<Value> {
     Some(record_json(scratch, &[], &[program.to_str().expect("a name"), "2", "100000000"]))
 }
 
-/// Some samples tell what they touched: else the rules would say that they cannot judge.
+/// Some samples have the accessed address. Otherwise the rules would report that they cannot judge.
 fn assert_addresses(report: &Value) {
     let skipped = report["skipped"].as_array().expect("skipped");
     assert!(skipped.iter().all(|one| one["rule"] != "shared-counter"), "no addresses: {skipped:?}");
 }
 
-/// Where watchpoints saw threads side by side, they saw the truth.
+/// If watchpoints saw threads in parallel, the result must be right.
 fn assert_watched(line: &Value, sharing: &str) {
     let watched = &line["watched"];
     assert!(watched.is_null() || watched["sharing"].is_null() || watched["sharing"] == sharing, "{line}");
@@ -65,7 +65,8 @@ fn parts_of_an_array_are_named_by_their_types() {
     }
 }
 
-/// Two threads take turns at a field and ask for theirs again and again; each writes what lies beside the other's.
+/// Two threads take turns at a shared field and request the line again and again. Each writes a field next to
+/// the other's.
 const JAVA: &str = "public class Turns {
     static class Pair { volatile long left, right; }
     static final Pair pair = new Pair();
@@ -86,7 +87,7 @@ const JAVA: &str = "public class Turns {
 }
 ";
 
-/// What a virtual machine compiles while it runs is in no file.
+/// Code that a virtual machine compiles is in no file.
 #[test]
 fn code_that_a_runtime_makes_is_read_while_it_is_there() {
     let scratch = Scratch::new("sharing-java");
@@ -102,7 +103,7 @@ fn code_that_a_runtime_makes_is_read_while_it_is_there() {
     assert_addresses(&report);
     let sources = report["sources"].as_array().expect("sources");
     if let Some(untold) = sources.iter().find(|source| source["name"] == "touched-memory") {
-        // Of a machine that is busy much is sampled once, and not read in time.
+        // On a busy machine, much code is sampled only once and not read in time.
         assert!(untold["events"].as_u64().expect("a number") > 0, "{untold}");
     }
     let spin = report["ledger"]["classes"]["spin"].as_u64().expect("a number");

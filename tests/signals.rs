@@ -1,4 +1,4 @@
-//! Signals do to a recorded program what they do to it alone.
+//! Signals have the same effect on a recorded program as without holdup.
 
 mod support;
 
@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use support::{Scratch, class_sum, report_json, rungs};
 
-/// `sh -c SCRIPT` in a process group of its own, under holdup or (`rung` is `None`) alone; running when this returns:
-/// the script says its process id first.
+/// Starts `sh -c SCRIPT` in a process group of its own, under holdup or alone (`rung` is `None`). Returns
+/// when it runs: the script prints its PID first.
 fn start(scratch: &Scratch, rung: Option<&str>, script: &str) -> (Child, u32) {
     let mut command = match rung {
         None => Command::new("sh"),
@@ -44,8 +44,8 @@ fn end(child: Child) -> (ExitStatus, String) {
     (output.status, String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Says each signal that it gets. SIGWINCH ends it: signals are handed on in the order in which they came, so by then
-/// it has got whatever it gets.
+/// Prints each signal that it gets. SIGWINCH ends it. Signals are forwarded in their order of arrival, so by
+/// then it has received all others.
 const SAYS_ALL: &str = r#"exec perl -e '$| = 1; for my $name (qw(INT TERM USR1)) { $SIG{$name} = sub { print "$name\n" } }
     $SIG{WINCH} = sub { print "end\n"; exit 5 }; print "$$\n"; sleep 1 while 1'"#;
 
@@ -61,7 +61,7 @@ fn signals_to_the_recorder_or_its_group_reach_the_program_once() {
                 let (mut child, _) = start(&scratch, rung, SAYS_ALL);
                 let pid = child.id() as i32;
                 kill(if group { -pid } else { pid }, signal);
-                // Pending ones would merge: the next only once this one is told.
+                // Pending signals would merge, so the next one is sent only after this one is printed.
                 let mut said = vec![0; name.len() + 1];
                 child.stdout.as_mut().expect("a pipe").read_exact(&mut said).expect("what it said");
                 kill(pid, libc::SIGWINCH);
@@ -187,7 +187,8 @@ fn a_stopped_program_goes_on_and_its_stop_is_told() {
             "{rung}: the stop is missing from the thread's life"
         );
         let class = |name: &str| u128::from(report["ledger"]["classes"][name].as_u64().unwrap_or(0));
-        // Where switches tell why; elsewhere it depends on when somebody looked. Half: state T is shown a moment early.
+        // Backends with switches know the reason. Otherwise it depends on the time of the poll. Only half is
+        // required, because state T is shown slightly early.
         if rung == "bpf" {
             assert!(
                 class("stopped") >= at_least.as_nanos() / 2,
@@ -237,7 +238,8 @@ fn a_program_that_dumps_core_does_so() {
     }
 }
 
-/// What holdup was started with, its program has: systemd ignores SIGPIPE for services. Nor is an end missed, whoever ignores them.
+/// The program inherits holdup's original signal settings: systemd ignores SIGPIPE for services. The end of a
+/// child is detected even if SIGCHLD was ignored.
 #[test]
 fn what_who_starts_holdup_ignores_the_program_ignores() {
     let scratch = Scratch::new("ignored");
@@ -252,7 +254,7 @@ fn what_who_starts_holdup_ignores_the_program_ignores() {
             command.args(["--", "grep", "SigIgn:", "/proc/self/status"]);
             let as_wanted = move || {
                 let action = if ignored { libc::SIG_IGN } else { libc::SIG_DFL };
-                // SAFETY: async-signal-safe; changes the new process only.
+                // SAFETY: async-signal-safe. Changes only the new process.
                 unsafe { libc::signal(signal, action) };
                 Ok(())
             };

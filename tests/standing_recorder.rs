@@ -1,5 +1,5 @@
-//! A recorder that is kept from its CPU while a program begins: stacks are copied whole then, since their tables are not there, and
-//! fill a ring in moments. Which threads there are has to have room all the same.
+//! A recorder that is stopped while a program begins: without unwind tables, stacks are copied completely and
+//! fill a ring quickly. Thread starts must be recorded nevertheless.
 
 mod support;
 
@@ -8,8 +8,8 @@ use std::process::Stdio;
 
 use support::{Scratch, bpf_or_skip, holdup, made, report_json};
 
-/// Says that it is there, waits for a word, becomes itself anew and floods: threads hand bytes to and fro, so often, and then eight
-/// are born that have a name.
+/// Prints that it is ready, waits for a line, executes itself again and floods: threads pass bytes to each
+/// other this many times. Then eight named threads start.
 const PROGRAM: &str = r#"
 #include <pthread.h>
 #include <stdio.h>

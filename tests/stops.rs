@@ -1,5 +1,5 @@
-//! Spans that probes tell of runtimes which tell nothing themselves: each pass is told once, the program notices nothing, and a
-//! place that is passed too often is left alone. What a machine lacks is skipped.
+//! Spans by probes for runtimes that record none themselves: each hit is recorded once, and the program does
+//! not notice. A place that is hit too often is no longer probed. Skipped if a tool is missing.
 
 mod support;
 
@@ -10,8 +10,8 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 use support::{Scratch, bpf_or_skip, holdup, made, report_json, safepoints, stderr, stdout};
 
-/// Calls `work` so often as its argument says, once its code was changed at the entry and at the return: that is when its probes
-/// are there. Ends without them after a minute.
+/// Calls `work` the number of times given as its argument, once its code has changed at the entry and the
+/// return, because its probes are set then. Gives up after a minute.
 const CALLS: &str = "#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -93,7 +93,7 @@ const JAVA: &str = "public class Safe {
 }
 ";
 
-/// Runs a command under holdup; gives what it wrote, and the report.
+/// Runs a command under holdup. Returns its output and the report.
 fn recorded(scratch: &Scratch, options: &[&str], command: &[&str]) -> (String, Value) {
     let recording = scratch.join("t.holdup");
     let mut run = holdup(scratch);
@@ -103,7 +103,7 @@ fn recorded(scratch: &Scratch, options: &[&str], command: &[&str]) -> (String, V
     (stdout(&output), report_json(scratch, Path::new(&recording)))
 }
 
-/// What is said of the source; false, with the reason, where this kernel cannot.
+/// Whether the source is active. If this kernel cannot do it, prints the reason and returns `false`.
 fn is_active(report: &Value) -> bool {
     let sources = report["sources"].as_array().expect("sources");
     let source = sources.iter().find(|source| source["name"] == "runtime-probes");
@@ -173,7 +173,7 @@ fn a_stripped_go_program_tells_its_collections_and_stops() {
     }
     let numbers: Vec<u64> = said.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     assert_eq!(numbers.first(), Some(&37_541_250), "stacks that grow and move are whole: {said}");
-    // Those before its code was found are not told.
+    // Collections before the code was found are missing.
     let told = report["gc"]["major"].as_u64().unwrap_or(0);
     assert!(told > 0 && told <= numbers[1], "{told} of {}", numbers[1]);
     assert_eq!(report["gc"]["matched"], report["gc"]["events"]);
@@ -233,7 +233,7 @@ fn safepoints_of_a_java_program_are_told() {
     }
     let log = std::fs::read_to_string(scratch.join("safe.log")).expect("the log");
     safepoints::assert_told(&report, &log);
-    // Of each safepoint the asking thread's pause, and that of each thread that came to it.
+    // For each safepoint: the pause of the requesting thread, and the pause of each stopped thread.
     let [pauses, stops] = ["pauses", "stops"].map(|part| report["gc"][part]["count"].as_u64().unwrap_or(0));
     assert!(pauses >= stops, "{pauses} pauses, {stops} stops");
 }

@@ -1,5 +1,5 @@
-//! Programs that are hard on stacks: replaced or out of reach while they run, with thousands of mappings, ten thousand
-//! calls deep. What can be had is had, and what not is said.
+//! Programs that are hard to unwind: replaced or inaccessible while they run, with thousands of mappings, or
+//! ten thousand calls deep. Available data is recorded, and missing data is reported.
 
 mod support;
 
@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::Value;
 use support::{Scratch, bpf_or_skip, have, holdup, stderr, stdout};
 
-/// Its first word says what it does before it works, and in what.
+/// Its first argument selects its preparation and its function.
 const PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <pthread.h>

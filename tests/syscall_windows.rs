@@ -19,8 +19,8 @@ fn syscall<'a>(report: &'a Value, name: &str) -> &'a Value {
     calls.iter().find(|call| call["name"] == name).unwrap_or_else(|| panic!("no {name}: {calls:?}"))
 }
 
-/// A report with windows enough that their scatter says something. A machine may keep the recorder from its CPU
-/// whenever it would open one; but not in run after run, so that there is none at all.
+/// Returns a report with enough windows for a meaningful error. The recorder may be preempted whenever a
+/// window is due, but not in every run.
 fn enough_windows(scratch: &Scratch) -> Option<(Value, u64)> {
     const RUNS: usize = 5;
     let mut all = 0;
@@ -43,7 +43,8 @@ fn a_known_number_of_calls_is_found_within_the_stated_error() {
     if !bpf_or_skip(&scratch) || !have("dd") {
         return;
     }
-    // Windows see what there is in them: where others have the CPUs by turns, one run's may tell too little of all of it.
+    // Windows only count the calls inside of them. If other programs alternate on the CPUs, a single run may
+    // have too few.
     let mut inside = [0; 2];
     for run in 0..3 {
         let Some((report, windows)) = enough_windows(&scratch) else { return };
@@ -65,7 +66,7 @@ fn a_known_number_of_calls_is_found_within_the_stated_error() {
     );
 }
 
-/// Whether so many calls as there were are within twice the stated error.
+/// Whether the actual number of calls is within twice the reported error.
 fn is_told(report: &Value, name: &str, windows: u64) -> bool {
     let wall_s = report["wall_ns"].as_u64().expect("wall") as f64 / 1e9;
     let call = syscall(report, name);

@@ -123,7 +123,7 @@ fn counts_errors_and_sizes_are_those_of_strace() {
     assert_eq!(sizes, [(1, 1000), (2, 100), (4096, 500)]);
 }
 
-/// Reads of a file, and of what is no file, in batches of eight.
+/// Reads of a file, and of other descriptors, in batches of eight.
 const RING: &str = r#"
 #include "ring.h"
 
@@ -304,7 +304,7 @@ fn every_answer_of_an_operation_that_goes_on_counts() {
     assert_eq!((polled("eventfd"), polled("none")), (2 * 40 + 4, 2 * 40), "{by_object:?}");
 }
 
-/// Calls about more things than there is room for.
+/// Calls on more objects than there is room for.
 const TOO_MANY: &str = "#include <sys/ioctl.h>
 #include <unistd.h>
 int main(void) {

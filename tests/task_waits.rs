@@ -1,11 +1,12 @@
-//! Goroutines that wait for locks: which, and for how long, beside what the program measured itself. What a machine lacks is skipped.
+//! Goroutines that wait for locks: which locks, and for how long, compared with the program's own
+//! measurements. Skipped if a tool is missing.
 
 mod support;
 
 use serde_json::Value;
 use support::{Scratch, bpf_or_skip, made, record_json};
 
-/// Four goroutines hold a lock while they sleep. Prints how long they were in `Lock` in all, and at the most (ns).
+/// Four goroutines hold a lock while they sleep. Prints their total and their longest time in `Lock` (ns).
 const GO: &str = "package main
 import (\"fmt\"; \"os\"; \"sync\"; \"time\")
 type shelf struct { lock sync.Mutex; books int }
@@ -41,7 +42,7 @@ func main() {
 }
 ";
 
-/// Whether this kernel can put the probes; says so if not.
+/// Whether this kernel can set the probes. Prints a message if not.
 fn told_or_skip(report: &Value) -> bool {
     let sources = report["sources"].as_array().expect("sources");
     let source = sources.iter().find(|source| source["name"] == "task-waits").expect("the source");
@@ -82,7 +83,7 @@ fn waits_of_goroutines_are_told_with_their_lock() {
         assert!(number("waits") > 50, "{flags}: {lock:#}");
         assert!(number("wait_ns") <= *all_ns && number("max_ns") <= *most_ns, "{flags}: {measured} {lock:#}");
         assert!(number("max_ns") >= 1_000_000, "{flags}: {lock:#}");
-        // Who let it go slept with it, in whichever thread: its stack says where.
+        // The releasing goroutine slept with the lock, in any thread: its stack shows where.
         assert_eq!(lock["let_go"][0]["function"], "main.(*shelf).put", "{flags}: {lock:#}");
     }
 }

@@ -1,4 +1,4 @@
-//! In a terminal the program has it as it would alone: what it is, Ctrl-C, Ctrl-Z and fg.
+//! In a terminal the program behaves as without holdup: terminal mode, Ctrl-C, Ctrl-Z and fg.
 
 mod support;
 
@@ -69,7 +69,7 @@ fn control_z_and_fg_stop_and_continue_it() {
             "{} --quiet --rung {rung} -- sh -c '{script}'; echo the status: $?\n",
             env!("CARGO_BIN_EXE_holdup")
         ));
-        // What was typed is shown too.
+        // The terminal echoes the input, too.
         terminal.wait_for("began", 2);
         terminal.type_in("\x1a");
         terminal.wait_for("Stopped", 1);

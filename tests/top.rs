@@ -12,7 +12,7 @@ use support::pty::Terminal;
 use support::python::python_with;
 use support::{Scratch, as_nobody, bpf_or_skip, class_sum, holdup, place_of_nobody, stderr};
 
-/// A program that works and sleeps in turn until it is told to end.
+/// A program that works and sleeps in turn until it is stopped.
 const WORKS: [&str; 3] =
     ["sh", "-c", "while :; do i=0; while [ $i -lt 2000 ]; do i=$((i+1)); done; sleep 0.01; done"];
 
@@ -67,7 +67,7 @@ fn plain_lines_stand_beside_what_the_program_writes() {
         .unwrap();
     assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(3), b"mine\n".as_slice()));
     let said = stderr(&output);
-    // Which intervals are looked at is the machine's affair: the shell is there in each.
+    // Which intervals are skipped depends on the machine. The shell is in each of them.
     assert!(said.contains("holdup itself:") && said.contains("  sh  "), "{said}");
 }
 
@@ -99,7 +99,7 @@ fn the_terminal_is_given_back() {
         command.arg("echo $((6*7)) is written; trap 'exit 5' INT TERM; while :; do sleep 0.02; done");
         let terminal = Terminal::start(command);
         terminal.resize(100, 30);
-        // Blanks that were there before are not drawn again.
+        // Unchanged blanks are not drawn again.
         terminal.wait_for("itself:", 1);
         terminal
     };
@@ -185,7 +185,7 @@ fn metrics_grow_and_are_whole() {
     read_as_prometheus_does(&scratch, &second);
 }
 
-/// Its own client's reader understands each line, and so does its checker, where that is installed.
+/// Prometheus' own client must parse each line, and so must its checker, if installed.
 fn read_as_prometheus_does(scratch: &Scratch, text: &str) {
     let file = scratch.join("metrics.txt");
     std::fs::write(&file, text).unwrap();

@@ -29,7 +29,7 @@ int main(void)
 }
 "#;
 
-/// Builds it; `None`, with a word on it, where that cannot be.
+/// Builds the program. `None` if that fails, with a message.
 fn build(scratch: &Scratch) -> Option<PathBuf> {
     let (source, program) = (scratch.join("steps.c"), scratch.join("steps"));
     std::fs::write(&source, PROGRAM).expect("a file");
@@ -49,7 +49,7 @@ fn oversubscribed(scratch: &Scratch) -> Command {
     command
 }
 
-/// What becomes of each trial: its knob, and the verdict on it.
+/// The result of each trial: its knob and its verdict.
 fn verdicts(value: &Value) -> Vec<(String, String)> {
     let of = |row: &Value| {
         let setting = &value["settings"][row["setting"].as_u64().expect("a row") as usize];
@@ -85,8 +85,8 @@ fn advice_that_helps_is_confirmed_and_advice_that_does_not_is_refuted() {
             .args(more);
         command.output().expect("holdup starts")
     };
-    // By the threads that it takes, fewer being better: whoever else is busy, as many threads as CPUs are fewer, and threads
-    // that sleep or have another policy are not.
+    // By the number of threads used, where fewer is better: with one thread per CPU there are fewer,
+    // independent of the machine's load. Sleeping threads or another policy do not change the number.
     let set = scratch.join("x.holdup-set");
     let words = ["-n", "2", "--progress", "on ([0-9]+) threads", "--progress-is", "cost", "--json", "-o"];
     let output = tried(&[&words[..], &[set.to_str().expect("a path")]].concat());
@@ -112,7 +112,7 @@ fn advice_that_helps_is_confirmed_and_advice_that_does_not_is_refuted() {
 fn a_recording_with_nothing_to_try_says_so() {
     let scratch = Scratch::new("nothing-to-try");
     let recording = scratch.join("short.holdup");
-    // Samples alone, which tell of no wait, as if a run of `true` had given them.
+    // Only samples, without waits, as if from a run of `true`.
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/imports/samples.perf");
     let output = holdup(&scratch).args(["import", "--quiet", file, "-o"]).arg(&recording).output();
     let output = output.expect("holdup starts");

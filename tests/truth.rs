@@ -1,5 +1,5 @@
-//! The ledger against what is known otherwise, on real programs. No timing is asserted: only
-//! sums that must hold whatever the machine does meanwhile.
+//! Compares the ledger with independent data, on real programs. No timing is asserted: only sums that must
+//! hold on any machine.
 
 mod support;
 
@@ -18,7 +18,7 @@ fn adds_up(report: &serde_json::Value, what: &str) {
     }
     assert_eq!(lives, total, "{what}: the threads' lives");
     let unknown = report["ledger"]["classes"]["unknown"].as_u64().unwrap_or(0);
-    // A machine that is busy with other things may keep the recorder waiting: then it must say what it lost.
+    // A busy machine may delay the recorder: then it must report its losses.
     if report["loss"]["events"].as_u64() == Some(0) {
         assert!(unknown * 100 < total, "{what}: {unknown} of {total} ns unknown, though nothing was lost");
     } else {
@@ -69,7 +69,7 @@ fn ledgers_of_stressors_add_up() {
             let words = ["stress-ng", workers.as_str(), "2", "-t", seconds, "--temp-path", folder, "-q"];
             try_record_json(&scratch, &["--buffer", "256"], &words)
         };
-        // Where its time is over before it has started a thread, it gives up, and says that it had no resources.
+        // If its time limit ends before it has started a thread, it gives up, and reports missing resources.
         let report = match run("1") {
             Err(error) if error.contains("out of system resources") => run("10"),
             other => other,

@@ -1,5 +1,5 @@
-//! The traced program behaves as it does alone: output, status, input, surroundings; the recorder may even die.
-//! Each test runs on every rung that can be had. Signals and terminals have files of their own.
+//! The traced program behaves as without holdup: output, status, input, environment. The recorder may even
+//! die. Each test runs on every available backend. Signals and terminals have files of their own.
 
 mod support;
 
@@ -112,7 +112,7 @@ fn killing_the_recorder_leaves_the_program_running() {
         let opened = journal.manifest().expect("a manifest").start_ns;
         assert!(journal.by_ref().count() > 0, "{rung}: nothing was recorded");
         let begun = journal.manifest().expect("a manifest").start_ns;
-        // What was found before stands between the two.
+        // The state read before is between the two.
         assert!(opened < begun || rung != "bpf", "{rung}: {opened} and {begun}");
         assert_eq!(report_json(&scratch, &recording)["start_ns"], begun, "{rung}");
     }

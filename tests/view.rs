@@ -1,4 +1,4 @@
-//! `holdup view` as a browser meets it: over a socket, with what a browser and what a stranger would send.
+//! `holdup view` over a socket, with the requests of a browser and of an attacker.
 
 mod support;
 
@@ -9,7 +9,7 @@ use std::process::{Child, Stdio};
 
 use support::{Scratch, holdup, stderr};
 
-/// A recording of next to nothing, on any rung.
+/// A minimal recording, on any backend.
 fn recording(scratch: &Scratch) -> PathBuf {
     let path = scratch.join("t.holdup");
     let output = holdup(scratch).args(["run", "-q", "-o"]).arg(&path).args(["--", "sleep", "0.1"]).output();
@@ -41,7 +41,7 @@ impl Served {
         Served { child, port: port.parse().expect("a port"), token: token.to_owned() }
     }
 
-    /// Sends `request` with `{token}` and `{port}` filled in; gives head and body.
+    /// Sends `request` with `{token}` and `{port}` filled in. Returns head and body.
     fn send(&self, request: &str) -> (String, String) {
         let request = request.replace("{token}", &self.token).replace("{port}", &self.port.to_string());
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("it listens");

@@ -1,4 +1,4 @@
-//! What threads wait for and who ends it, where the call that they are in misleads, or there is none any more.
+//! Reasons and wakers of waits for which the thread's syscall is misleading, or over already.
 
 mod support;
 
@@ -10,7 +10,7 @@ use holdup_events::wait::Wait;
 use holdup_events::{ObjectKind, ThreadId, Trace, WaitReason, recording};
 use support::{Scratch, bpf_or_skip, holdup, made, stderr};
 
-/// The first argument says what it does.
+/// The first argument selects its activity.
 const PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -357,7 +357,7 @@ fn recorded(what: &str) -> Option<Trace> {
     Some(recording::open(&path).expect("a recording"))
 }
 
-/// Who blocked, on what, and who ended it in which way.
+/// The blocked thread, its wait, its waker, and the kind of wakeup.
 struct Blocked<'a> {
     who: ThreadId,
     name: &'a str,
@@ -377,7 +377,7 @@ fn blocked(trace: &Trace) -> Vec<Blocked<'_>> {
     told.collect()
 }
 
-/// Of those, how many another thread of the program is told to have ended.
+/// The number of these waits ended by another thread of the program.
 fn by_others(trace: &Trace, waits: &[&Blocked<'_>]) -> usize {
     let ended = |one: &&&Blocked<'_>| {
         one.ended.is_some_and(|(context, waker)| {
@@ -416,7 +416,8 @@ fn the_end_of_a_sockets_time_is_a_timers() {
     let all = blocked(&trace);
     let waits: Vec<&Blocked<'_>> = all.iter().filter(|one| one.wait.reason == WaitReason::Socket).collect();
     assert!(waits.len() >= 20, "{} waits", waits.len());
-    // Some interrupts are none that programs see, whoever is there for them (docs/kernel-notes.md): these ends are not known.
+    // Some interrupts are invisible to programs (docs/kernel-notes.md), so the wakers of these waits are
+    // unknown.
     let told: Vec<_> = waits.iter().filter_map(|one| one.ended).collect();
     assert!(told.len() >= 20, "{} of {} ends are told", told.len(), waits.len());
     assert!(told.iter().all(|(context, _)| *context == WakeContext::Timer), "{told:?}");
@@ -459,7 +460,7 @@ fn what_a_stop_interrupted_goes_on_as_what_it_was() {
         let Some(stop) = stop else { panic!("{name} was not stopped") };
         let behind = &of[stop + 1..];
         let told: Vec<_> = behind.iter().map(|one| (one.wait.syscall, one.wait.reason)).collect();
-        // A wait for a page may come between; what the thread waits for behind the call is its own affair.
+        // A wait for a page may come between. Waits after the call are not checked.
         let same = told.iter().position(|told| *told == (syscall, reason));
         let Some(same) = same else { panic!("{name} waits on: {told:?}") };
         assert!(told[..same].iter().all(|(call, _)| *call == syscall), "{name}: {told:?}");
@@ -478,7 +479,8 @@ fn what_an_end_waits_for_is_no_page_fault() {
     assert!(!told.contains(&(-1, WaitReason::Fault)), "{told:?}");
 }
 
-/// What another process polls for is in its memory: where the recorder has something at the same address, that is not it.
+/// Another process's polled address is in its own memory: the recorder's memory at the same address must not
+/// be read instead.
 #[test]
 fn nobody_is_told_to_poll_for_what_the_recorders_memory_says() {
     let scratch = Scratch::new("wait-kinds-before");
@@ -494,7 +496,7 @@ fn nobody_is_told_to_poll_for_what_the_recorders_memory_says() {
         return println!("skipped: the address is taken");
     }
     let path = scratch.join("t.holdup");
-    // Without random addresses the recorder's own code is where the program has what it polls for.
+    // Without address randomization, the recorder's own code is at the address that the program polls.
     let mut attach = std::process::Command::new("setarch");
     attach.env("XDG_STATE_HOME", scratch.join("state")).args(["-R", env!("CARGO_BIN_EXE_holdup")]);
     attach.args(["attach", "-q", "--for", "300ms", "-o"]).arg(&path).arg(polls.id().to_string());
@@ -512,7 +514,8 @@ fn nobody_is_told_to_poll_for_what_the_recorders_memory_says() {
     assert!(told.is_empty(), "{told:?}");
 }
 
-/// A thread of SCHED_DEADLINE that has used its runtime stays runnable: the scheduler's own flag tells.
+/// A SCHED_DEADLINE thread that has used its runtime stays runnable: the scheduler's own flag shows the
+/// throttling.
 #[test]
 fn a_deadline_thread_without_runtime_is_throttled() {
     let Some(trace) = recorded("deadline") else { return };

@@ -50,8 +50,8 @@ fn a_file_that_is_synced_over_and_over_is_named() {
     }
 }
 
-/// Asks a service by the network and another by a unix socket, by a call that receives and by one that polls; a thread of its own waits
-/// meanwhile for what comes by a connection that it accepted.
+/// Sends requests to one service by the network, and to another by a unix socket, with a receiving and a
+/// polling call. A separate thread waits for data on an accepted connection.
 const ASK: &str = r#"
 import select, socket, sys, threading
 def connect(family, address):

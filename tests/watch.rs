@@ -1,4 +1,4 @@
-//! `holdup watch`: what fires, and what is saved then.
+//! `holdup watch`: triggers, and the recordings that they save.
 
 mod support;
 
@@ -50,7 +50,7 @@ fn each_stall_of_a_worker_is_saved_with_the_time_before_it() {
     assert!(text.starts_with("Saved at ") && text.contains("pause:lock>40ms: thread "), "{text}");
 }
 
-/// Threads that did nothing since long before what is kept are told as they are, with the stack they wait with.
+/// Threads that were idle since long before the kept time have their state, with the stack of their wait.
 #[test]
 fn what_began_before_the_kept_time_is_known() {
     let scratch = Scratch::new("watch-before");
@@ -96,7 +96,7 @@ fn a_signal_that_comes_before_the_recording_begins_fires_and_ends_nothing() {
     assert_eq!(saved(&scratch, 1)["fired"][0]["what"], "SIGUSR2 came");
 }
 
-/// What holdup keeps for itself the program ignores nevertheless, if it would have without holdup.
+/// A signal that holdup handles itself is still ignored by the program, if it would be without holdup.
 #[test]
 fn a_signal_that_is_ignored_fires_and_stays_ignored_by_the_program() {
     let scratch = Scratch::new("watch-ignored");
@@ -116,7 +116,7 @@ fn a_signal_that_is_ignored_fires_and_stays_ignored_by_the_program() {
     assert_eq!(child.wait().unwrap().code(), Some(3));
 }
 
-/// Who stops it while it begins finds nothing left of it.
+/// A signal during the start leaves no files behind.
 #[test]
 fn a_recorder_that_is_stopped_at_once_takes_away_what_it_made() {
     let scratch = Scratch::new("watch-stopped");
@@ -130,7 +130,7 @@ fn a_recorder_that_is_stopped_at_once_takes_away_what_it_made() {
     command.args(["watch", "-t", &line, &sleeper.0.id().to_string()]).stderr(Stdio::piped());
     let child = command.spawn().unwrap();
     until_there(&fifo);
-    // The next thing that it does is to take note of signals; where it has not yet, it is ended by this one.
+    // Its next step is to install signal handlers. Before that, this signal would kill it.
     let taken = || std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
     while !catches(&taken(), libc::SIGTERM) {
         std::thread::yield_now();
@@ -141,7 +141,8 @@ fn a_recorder_that_is_stopped_at_once_takes_away_what_it_made() {
     assert!(!fifo.exists());
 }
 
-/// What could not be saved is no success, though it ends as the user wished. A program's own status would stay its own.
+/// A recording that could not be saved is a failure, although the user ended it. A program's own status would
+/// be kept.
 #[test]
 fn a_recorder_that_saved_nothing_says_so_by_its_status() {
     let scratch = Scratch::new("watch-unsaved");
@@ -250,7 +251,7 @@ fn only_threads_of_processes_that_were_named_fire() {
     assert_eq!(saved(&scratch, 2)["fired"][0]["trigger"], "pause:lock>40ms");
 }
 
-/// A program's last words are often what one waits for: it ends before anybody has looked at them.
+/// The last output of a program is often the relevant one: the program ends before the output has been read.
 #[test]
 fn last_words_fire() {
     let scratch = Scratch::new("watch-last-words");
@@ -268,7 +269,7 @@ fn last_words_fire() {
     assert_eq!(report["fired"][0]["what"], "the program wrote: fatal error: all are asleep");
 }
 
-/// Whoever reads the output may go away: the program hears of that as it would without holdup.
+/// The reader of the output may close it: the program then gets the same error as without holdup.
 #[test]
 fn a_program_that_nobody_reads_any_more_ends() {
     let scratch = Scratch::new("watch-unread");
@@ -285,7 +286,8 @@ fn a_program_that_nobody_reads_any_more_ends() {
     assert_eq!(status.trim(), (128 + libc::SIGPIPE).to_string(), "{}", stderr(&output));
 }
 
-/// What the recorder gives up once its programs are loaded, no thread of its keeps: it writes files, and reads those of others.
+/// All threads of the recorder drop the privileges that the recorder drops once its programs are loaded.
+/// Threads write files and read files of others.
 #[test]
 fn every_thread_has_given_up_what_the_recorder_has() {
     let scratch = Scratch::new("watch-rights");
@@ -311,7 +313,7 @@ fn rights(status: &str) -> Vec<&str> {
     status.lines().filter(|line| line.starts_with("Cap") || line.starts_with("NoNewPrivs")).collect()
 }
 
-/// What the kernel's own filter lets through fires, and only that.
+/// Only calls that pass the kernel's own filter fire.
 #[test]
 fn syscalls_fire_with_a_condition_on_their_arguments() {
     let scratch = Scratch::new("watch-syscalls");
@@ -357,7 +359,7 @@ fn the_program_outlives_its_recorder() {
     assert_sound(&saved(&scratch, 1));
 }
 
-/// Calls are told by whichever thread makes them; a function that is not there is said, and the others go on.
+/// Calls of any thread fire. A missing function is reported, and the other triggers work.
 #[test]
 fn functions_fire_in_any_thread() {
     let scratch = Scratch::new("watch-functions");
@@ -383,7 +385,7 @@ fn functions_fire_in_any_thread() {
         assert!(fired["what"].as_str().unwrap().starts_with("was in stall for "), "{fired}");
     }
     let mut watched = Watched::start(&scratch, &["-t", "hit:function:stall", "--after", "0s"], &program);
-    // A probe is there once the binary has been looked at: how long that takes is the machine's.
+    // A probe is set once the binary has been read, whose duration depends on the machine.
     let stalls = watched.stall_again_and_again();
     watched.until("holdup: saved");
     drop(stalls);

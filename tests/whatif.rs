@@ -1,11 +1,12 @@
-//! Forecasts on recordings of real programs. With nothing changed a replay takes as long as the recording did: that is so however busy
-//! the machine was, as what others ran is a part of it.
+//! Forecasts on recordings of real programs. A replay without changes takes as long as the recording. This
+//! holds on a busy machine, too, because the CPU use of other programs is part of the replay.
 
 mod support;
 
 use support::{Scratch, bpf_or_skip, have, holdup, stderr, try_record_json};
 
-/// How far the unchanged replay of what was recorded last is from it (of its length); none where events were lost.
+/// Relative difference between the unchanged replay of the last recording and its length. `None` if events
+/// were lost.
 fn off(scratch: &Scratch, report: &serde_json::Value) -> Option<f64> {
     if report["loss"]["events"].as_u64() != Some(0) {
         return None;

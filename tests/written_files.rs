@@ -1,4 +1,5 @@
-//! Files that a command writes in its end: asked for before the runs, and what there is said whatever becomes of them.
+//! Files that a command writes at its end: checked before the runs, and the result is printed even if a file
+//! fails.
 
 mod support;
 
@@ -33,7 +34,7 @@ fn one_that_cannot_be_written_is_told_before_the_program_runs() {
         assert!(stderr(&output).contains("cannot write /nowhere/x"), "{}", stderr(&output));
         assert!(!std::path::Path::new(ran).exists(), "{words:?}: it ran all the same");
     }
-    // Nothing is left of the question, and what was there stays until it is answered.
+    // No incomplete file is left, and the old one stays until the result exists.
     let page = scratch.join("page.html");
     let page = page.to_str().unwrap();
     let words = ["sweep", "--set", "cpus=0", "--html", page, "--", "true"];

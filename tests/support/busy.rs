@@ -5,7 +5,7 @@ use holdup_events::tables::{Lane, SpanKind, SpanRow, Spans, TellName};
 use holdup_events::{CpuId, Loss, ProcessId, Timestamp, Trace};
 use holdup_testkit::check::trace_of_lanes;
 
-/// A lock, a foreign program in front, the disk; work in spans.
+/// A lock, another program that preempts, the disk, and work in spans.
 const BUSY: &str = "@cpus 2\n@d disk\n@repeat 40\n\
     @samples worker-1 0..4 user main;work\n@samples worker-2 4..8 0 main;read_all\n\
     worker-1  0000mmmmrr0dd0\n\

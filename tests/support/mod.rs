@@ -50,10 +50,10 @@ pub fn holdup(scratch: &Scratch) -> Command {
     command
 }
 
-/// What a job in the background starts ignores SIGINT, and so does all that that starts: the tests may run in one.
+/// A background job ignores SIGINT, and so do all its descendants: the tests may run in one.
 pub fn heed_interrupts(command: &mut Command) {
     let heed = || {
-        // SAFETY: async-signal-safe; changes the new process only.
+        // SAFETY: async-signal-safe. Changes only the new process.
         unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
         Ok(())
     };
@@ -103,7 +103,7 @@ pub fn record_json(scratch: &Scratch, options: &[&str], command: &[&str]) -> ser
     try_record_json(scratch, options, command).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The same; what was said, if the command or holdup fails.
+/// Like [`record_json`], but returns the output if the command or holdup fails.
 pub fn try_record_json(
     scratch: &Scratch,
     options: &[&str],
@@ -133,14 +133,14 @@ pub fn report_json(scratch: &Scratch, recording: &Path) -> serde_json::Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", stdout(&output)))
 }
 
-/// The best rung that this machine allows to this user, by holdup's own doctor.
+/// The best backend that this machine allows to this user, by holdup's own doctor.
 pub fn rung_here(scratch: &Scratch) -> String {
     let output = holdup(scratch).args(["doctor", "--json"]).output().expect("holdup starts");
     let doctor: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     doctor["rung"].as_str().unwrap_or("proc").to_owned()
 }
 
-/// Every rung that can be had here.
+/// Every backend that is available here.
 pub fn rungs(scratch: &Scratch) -> Vec<&'static str> {
     match rung_here(scratch).as_str() {
         "bpf" => vec!["bpf", "perf", "proc"],
@@ -149,7 +149,7 @@ pub fn rungs(scratch: &Scratch) -> Vec<&'static str> {
     }
 }
 
-/// Whether a test that needs BPF can run; prints why not. Where it must run, a skip is a failure.
+/// Whether a test that needs BPF can run. Prints why not. Where BPF is mandatory, a skip is a failure.
 pub fn bpf_or_skip(scratch: &Scratch) -> bool {
     if rung_here(scratch) == "bpf" {
         return true;
@@ -167,7 +167,7 @@ pub fn lacks_function_probes(missing: &str) -> bool {
     missing.contains("Linux 5.15") || missing.contains("need CAP_SYS_ADMIN")
 }
 
-/// Whether a program is installed; prints a skip if not.
+/// Whether a program is installed. Prints a skip if not.
 pub fn have(program: &str) -> bool {
     let found = std::env::var_os("PATH")
         .is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join(program).is_file()));
@@ -177,7 +177,7 @@ pub fn have(program: &str) -> bool {
     found
 }
 
-/// Whether files of a test are on a disk: those in memory are waited for by nobody, and not taken back.
+/// Whether files of a test are on a disk. Files in memory cause no waits and are not reclaimed.
 pub fn is_on_disk(scratch: &Scratch) -> bool {
     let output = Command::new("stat").args(["-f", "-c", "%T"]).arg(scratch.join(".")).output().expect("stat");
     let kind = String::from_utf8_lossy(&output.stdout);
@@ -188,7 +188,8 @@ pub fn is_on_disk(scratch: &Scratch) -> bool {
     on_disk
 }
 
-/// Makes a program of a source with a command; says why if it cannot, and the test is to be skipped.
+/// Builds a program from a source with a command. If that fails, prints the reason, and the test is to be
+/// skipped.
 pub fn made(scratch: &Scratch, (name, source): (&str, &str), command: &[&str]) -> bool {
     std::fs::write(scratch.join(name), source).expect("the source is written");
     let mut make = Command::new(command[0]);

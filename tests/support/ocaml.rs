@@ -22,7 +22,7 @@ fn compiler() -> Option<PathBuf> {
     })
 }
 
-/// Compiles `fixtures/runtime_events/NAME.ml`; prints a skip where no compiler is to be had.
+/// Compiles `fixtures/runtime_events/NAME.ml`. Prints a skip without a compiler.
 pub fn program(scratch: &Scratch, name: &str) -> Option<PathBuf> {
     let Some(compiler) = compiler() else {
         println!("skipped: there is no OCaml 5 (`./dev setup` gets it)");

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Long enough for any machine; reached only if the test fails.
+/// Long enough for any machine, and only reached if the test fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The terminal, as its user sees it.
@@ -49,14 +49,14 @@ impl Terminal {
         Terminal { keyboard: master, seen, reader, child }
     }
 
-    /// Has so many columns and rows from now on.
+    /// Sets the number of columns and rows.
     pub fn resize(&self, columns: u16, rows: u16) {
         let size = libc::winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
         // SAFETY: the kernel reads one struct of plain numbers.
         assert_eq!(unsafe { libc::ioctl(self.keyboard.as_raw_fd(), libc::TIOCSWINSZ, &size) }, 0);
     }
 
-    /// Sends a signal to what was started in it.
+    /// Sends a signal to the started process.
     pub fn signal(&self, signal: i32) {
         // SAFETY: a signal to a child of ours that has not been waited for.
         assert_eq!(unsafe { libc::kill(self.child.id() as libc::pid_t, signal) }, 0);
@@ -81,7 +81,7 @@ impl Terminal {
         }
     }
 
-    /// Waits for the end of what was started.
+    /// Waits for the end of the started process.
     pub fn end(mut self) -> (ExitStatus, String) {
         let begun = Instant::now();
         let status = loop {
@@ -94,7 +94,7 @@ impl Terminal {
             }
             std::thread::sleep(Duration::from_millis(10));
         };
-        // What it wrote last may still be on its way; the terminal ends once nobody has it open.
+        // Its last output may be pending. The terminal ends once no process has it open.
         while !self.reader.is_finished() && begun.elapsed() < PATIENCE {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -105,7 +105,7 @@ impl Terminal {
 fn open() -> (File, OwnedFd) {
     let (mut master, mut slave) = (-1, -1);
     let none = std::ptr::null_mut();
-    // SAFETY: the kernel writes two descriptors, which nobody else owns; no name and no settings are asked for.
+    // SAFETY: the kernel writes two descriptors, which are ours. No name and no settings are requested.
     unsafe {
         let opened = libc::openpty(&mut master, &mut slave, none, std::ptr::null(), std::ptr::null());
         assert_eq!(opened, 0, "{}", std::io::Error::last_os_error());

@@ -8,7 +8,7 @@ pub struct Question {
     pub answer: std::ops::Range<usize>,
 }
 
-/// Those of a page behind a heading.
+/// Returns the queries of a page after a heading.
 pub fn questions(page: &str, heading: &str) -> Vec<Question> {
     let mut found = Vec::new();
     let mut at = page.find(heading).expect("questions");

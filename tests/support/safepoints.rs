@@ -1,4 +1,4 @@
-//! Safepoints as HotSpot itself logs them (`-Xlog:safepoint:file=FILE:tn`), beside what was told of them.
+//! HotSpot's own log of safepoints (`-Xlog:safepoint:file=FILE:tn`), compared with the recorded ones.
 
 use serde_json::Value;
 
@@ -8,8 +8,8 @@ pub fn ends_ns(log: &str) -> Vec<u64> {
     log.lines().filter(|line| line.contains("Safepoint \"")).filter_map(end).collect()
 }
 
-/// Each safepoint of the log from the first that was told on was told, and nothing else but the one that ends the machine, of which
-/// nothing is logged. Gives how many the log has before.
+/// Checks that each safepoint of the log, from the first recorded one on, was recorded. The only recorded one
+/// without a log entry is the one that ends the virtual machine. Returns the number of earlier log entries.
 pub fn assert_told(report: &Value, log: &str) -> usize {
     let stops = report["gc"]["stops"]["costliest"].as_array().expect("stops");
     let mut asked: Vec<u64> = stops.iter().filter_map(|stop| stop["asked_ns"].as_u64()).collect();

@@ -1,4 +1,4 @@
-//! A program that stalls when it is told to, under `holdup watch`.
+//! A program that stalls on request, under `holdup watch`.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -96,7 +96,7 @@ pub fn compile(scratch: &Scratch) -> Option<PathBuf> {
     Some(program)
 }
 
-/// `holdup watch` of the program, which stalls when it is told to.
+/// `holdup watch` of the program, which stalls on request.
 pub struct Watched {
     pub holdup: Child,
     said: BufReader<ChildStderr>,
@@ -127,7 +127,7 @@ impl Watched {
         self.holdup.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
     }
 
-    /// The same twice a second, until what it gives is dropped.
+    /// Stalls twice per second, until the returned sender is dropped.
     pub fn stall_again_and_again(&mut self) -> Sender<()> {
         let (until, told) = channel();
         let mut stdin = self.holdup.stdin.take().unwrap();
@@ -139,7 +139,7 @@ impl Watched {
         until
     }
 
-    /// Reads what holdup says until it says this.
+    /// Reads holdup's output up to this text.
     pub fn until(&mut self, what: &str) -> String {
         loop {
             let mut line = String::new();
@@ -152,7 +152,7 @@ impl Watched {
         }
     }
 
-    /// The program ends: its output, and what holdup said.
+    /// Ends the program. Returns its output, and holdup's output.
     pub fn end(mut self) -> (String, String) {
         drop(self.holdup.stdin.take());
         let (mut output, mut rest) = (String::new(), self.lines.concat());
@@ -163,7 +163,7 @@ impl Watched {
     }
 }
 
-/// The report of what was saved.
+/// The report of the saved recording.
 pub fn saved(scratch: &Scratch, number: u32) -> Value {
     report_json(scratch, &scratch.join(&format!("w-{number}.holdup")))
 }
