@@ -1,12 +1,12 @@
-// What a screen reader, a keyboard and weak eyes need, looked for in the page as it stands in a browser: names, roles that own
-// what they promise, contrast. With AXE=path of axe-core's axe.min.js, its rules are run as well (it is MPL-2.0, so no
-// dependency of this project).
+// Accessibility checks of the page in a browser, for screen readers, keyboards and weak eyes: names, roles
+// with their owned elements, contrast. With AXE=path of axe-core's axe.min.js, its rules run as well. It is
+// MPL-2.0, so no dependency of this project.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 
 const { AXE } = process.env;
-/** Findings of axe-core that count: what the WCAG asks for at A and AA, and what is serious without it. */
+/** Impacts of axe-core findings that count, in addition to WCAG levels A and AA. */
 const SERIOUS = ["serious", "critical"];
 
 /** Fails with every fault that the page has as it is. */
@@ -27,7 +27,7 @@ function faults() {
   const of = (one) => one.outerHTML.slice(0, 110);
   const out = [];
 
-  /** The name that a screen reader says, as far as this page uses the ways to give one. */
+  /** The accessible name, as far as this page uses the ways to define one. */
   function nameOf(one) {
     const by = (one.getAttribute("aria-labelledby") ?? "").split(/\s+/).map((id) => document.getElementById(id)?.textContent ?? "").join(" ").trim();
     const label = one.labels?.length ? [...one.labels].map((each) => each.textContent).join(" ") : "";
@@ -45,7 +45,7 @@ function faults() {
   for (const id of new Set(ids.filter((id, at) => ids.indexOf(id) !== at))) out.push(`the id ${id} is there twice`);
   for (const name of ["aria-controls", "aria-labelledby", "aria-activedescendant", "aria-describedby", "for"]) {
     for (const one of document.querySelectorAll(`[${name}]`)) {
-      // What is folded away need not be there.
+      // A collapsed element may be absent.
       if (name === "aria-controls" && one.getAttribute("aria-expanded") === "false") continue;
       for (const id of one.getAttribute(name).split(/\s+/)) if (id && !document.getElementById(id)) out.push(`${name} names ${id}, which is not there: ${of(one)}`);
     }

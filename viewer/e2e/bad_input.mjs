@@ -1,5 +1,5 @@
-// What somebody may meet with real recordings and the real binary: a file cut short, strangers' names, two who look at once, a
-// browser that draws in two dimensions only. It stays useful, and says what is missing.
+// Adverse input with real recordings and the real binary: a truncated file, hostile names, two clients at
+// once, a browser without WebGL. The page stays useful, and reports missing data.
 
 import assert from "node:assert/strict";
 import { cp, rm, truncate, stat, writeFile } from "node:fs/promises";
@@ -34,7 +34,7 @@ export async function hostileNames(holdup, folder) {
 
 const body = async (page) => (await page.locator("body").textContent()) ?? "";
 
-/** Opens every tab; fails where one stays empty. */
+/** Opens every tab, and fails if one stays empty. */
 async function everyTab(page) {
   for (const name of await page.getByRole("tab").allTextContents()) {
     await page.getByRole("tab", { name, exact: true }).click();

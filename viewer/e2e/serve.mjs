@@ -10,10 +10,10 @@ const DIST = new URL("../dist/", import.meta.url);
 const TYPES = { html: "text/html; charset=utf-8", js: "text/javascript; charset=utf-8", css: "text/css; charset=utf-8" };
 const POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/** What is answered once the findings are there, and not before. */
+/** Requests with a response only after the findings are derived. */
 const LATE = /^(slice|path|search|tables\/.*)$/;
 
-/** What threads did, before there are classes. */
+/** Thread states, before there are classes. */
 function firstLook(recording) {
   const ask = (path, words) => answer(recording, path, new URLSearchParams(words));
   const all = ask("summary", "");
@@ -29,8 +29,9 @@ function firstLook(recording) {
 }
 
 /**
- * Starts; resolves with the address, a function that ends it, and one that lets the opening go on by a stage. With `stages`
- * the opening takes its time: it is at `reading`, then there is a first `look`, then it is at `findings`, until it is let go on.
+ * Starts the server. Resolves with the address, a function that stops it, and one that advances the opening
+ * by a stage. With `stages`, the opening waits at `reading`, at a first `look`, and at `findings`, until it
+ * is advanced.
  */
 export async function serve(recording, stages = []) {
   const server = createServer((request, response) => {

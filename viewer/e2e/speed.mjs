@@ -12,8 +12,9 @@ const MOVES = ["w", "w", "d", "w", "w", "a", "w", "w", "d", "w", "s", "s", "a", 
 const PATIENCE_MS = 240_000;
 
 /**
- * Gives a function that tells the CPU time of the longest task of a page's main thread since it was asked last (ms). A task blocks
- * for so long where it has a CPU; the rest of what a page notes is time in which others had that.
+ * Returns a function for the CPU time of the longest task of the page's main thread since its last call (ms).
+ * With a CPU available, a task blocks for its CPU time. The rest of its duration is time in which other
+ * programs had the CPU.
  */
 async function longestTasks(session) {
   const events = [];
@@ -54,7 +55,7 @@ const figures = [];
 const watcher = await browser.open("about:blank", errors, undefined, false);
 const longestTask = await longestTasks(await watcher.context().newCDPSession(watcher));
 
-/** Opens it, and says how long after the command was given there was what. */
+/** Opens a recording, and prints the times from the command to each state. */
 async function opened(what) {
   const start = performance.now();
   const since = () => (performance.now() - start) / 1000;

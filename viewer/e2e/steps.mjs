@@ -1,4 +1,4 @@
-// What is tried, step by step. A step gets the page as the step before left it, and throws if something is not as it should be.
+// The tested steps. A step gets the page of the previous step, and throws on a failure.
 
 import assert from "node:assert/strict";
 import { assertAccessible } from "./accessible.mjs";
@@ -16,7 +16,7 @@ async function point(page, x, row) {
   return { x: box.x + 190 + x * (box.width - 190), y: box.y + 86 + 22 + row * 24 + 12 };
 }
 
-/** No picture is of one colour: something was drawn. */
+/** Checks that the picture has several colours, so that it is not empty. */
 async function coloured(page, selector) {
   const colours = () => page.locator(selector).first().evaluate((canvas) => {
     const pen = canvas.getContext("2d");
@@ -28,7 +28,7 @@ async function coloured(page, selector) {
   await eventually(`fewer than four colours in ${selector}`, async () => (await colours()) > 3);
 }
 
-/** A page is drawn after what changed it; how long after is the machine's affair. */
+/** A page is drawn some time after a change, depending on the machine. */
 async function eventually(what, check) {
   for (let n = 0; n < 600; n += 1) {
     if (await check()) return;
@@ -212,7 +212,7 @@ const sandwich = {
 const accessible = {
   "is accessible in every tab and the help, light and dark": async (page) => {
     for (const theme of ["light", "dark"]) {
-      // The button is named after what it changes to, so the theme that is there has none.
+      // The button has the name of the other theme, so the current one has none.
       const shown = () => page.evaluate(() => document.documentElement.dataset.theme);
       if ((await shown()) !== theme) await page.getByRole("button", { name: theme, exact: true }).click();
       await eventually(`it did not become ${theme}`, async () => (await shown()) === theme);
@@ -459,7 +459,7 @@ export const REAL = {
   file: { ...opensAny, ...path, ...movesAny, ...clicks, ...showsAny, ...tablesAny },
 };
 
-/** What somebody sees in the first minute who was sent a file of a program whose threads stop each other. */
+/** First steps of a reader who received a file of a program whose threads stop each other. */
 export const NEWCOMER = {
   "the first finding, clicked, shows which thread was late and who had its CPU": async (page) => {
     await page.keyboard.press("0");
@@ -469,11 +469,11 @@ export const NEWCOMER = {
     await first.click();
     await page.waitForSelector(".why-head h2");
     await drawn(page);
-    // Who was late: named by the place of the finding, by the lane that is lit, and by the question.
+    // The late thread: named by the finding's place, by the highlighted lane, and by the question.
     const late = /: (.+?), [\d.]+ [mµn]?s\./.exec((await page.locator(".finding-body .place").textContent()) ?? "")?.[1];
     assert(late, "the place names no thread");
     assert.match((await why(page)) ?? "", new RegExp(late.split(" ").at(-1)));
-    // Who had its CPU: in the chain, or one link further, and not the thread itself.
+    // The other occupant of its CPU: in the chain, or one link further, and not the thread itself.
     const told = async () => (await page.locator("#tab-panel").textContent()) ?? "";
     for (let links = 0; links < 3 && !/had CPU \d/.test(await told()); links += 1) {
       await timeline(page).focus();

@@ -23,7 +23,7 @@ async function open(root: HTMLElement): Promise<void> {
   const summary = await whole;
   if (summary.api !== 1) throw new Error(`this page speaks version 1 of the answers, not ${summary.api}: reload it`);
   const viewer = new Viewer(source, new Catalogue(summary), first?.state.theme ?? preferred());
-  // Whoever has moved meanwhile stays there.
+  // If the reader has navigated since, the position is kept.
   if (first) viewer.store.set({ view: first.state.view, help: first.state.help, tab: first.state.tab });
   show(root, viewer);
   const moved = first !== null && !sameRange(first.state.view, first.whole);
@@ -33,7 +33,7 @@ async function open(root: HTMLElement): Promise<void> {
   if (summary.pending) viewer.adopt(new Catalogue(await source.summary(true)));
 }
 
-/** What a long recording is shown as while it is read; null if it was read first. */
+/** The preview of a long recording while it is read. Null if the recording was read first. */
 async function firstLook(source: Source, whole: Promise<Summary>): Promise<Viewer | null> {
   if (!(source instanceof Server)) return null;
   const look = await Promise.race([whole.then(() => null), source.firstLook().catch(() => null)]);

@@ -1,4 +1,4 @@
-// Lanes, rows, flame graphs and the ledger: what is drawn where.
+// Layout of lanes, rows, flame graphs and the ledger.
 
 import { describe, expect, it } from "vitest";
 import type { LaneRows, Thread } from "../src/api/types";

@@ -1,4 +1,4 @@
-// Questions to the server: those that nobody wants answered any more are not asked on.
+// Requests to the server: aborted requests are not repeated.
 
 import { afterEach, expect, it, vi } from "vitest";
 import { FirstLook } from "../src/api/first_look";

@@ -31,7 +31,7 @@ function livesOf(thread, wall, mean, random) {
   return slices;
 }
 
-/** A recording: so many threads, so long, slices of this mean length. */
+/** A recording with this number of threads, this length, and slices of this mean length. */
 export function synthetic({ threads = 4, wall = 2e9, mean = 150_000, compared = false } = {}) {
   const random = numbers(42);
   const lives = Array.from({ length: threads }, (_, thread) => livesOf(thread, wall, mean, random));
@@ -147,7 +147,7 @@ export function counters(recording, level, tile) {
   };
 }
 
-/** Two depths of spans; all of them, in whatever tile. */
+/** Two depths of spans, all of them in every tile. */
 function spans(recording, thread) {
   const long = Array.from({ length: 20 }, (_, at) => [(at * recording.wall) / 20, ((at + 0.8) * recording.wall) / 20, 0, 0]);
   const short = long.map(([start, end]) => [start + (end - start) / 4, start + (end - start) / 2, 1, 1]);
@@ -158,7 +158,7 @@ function spans(recording, thread) {
 
 const frame = (name, kind = "user") => ({ name, module: "/usr/bin/words", file: "words.c", line: 12, inlined: false, kind });
 
-/** The answer to `api/slice`; null if there is no such slice. */
+/** The response to `api/slice`. Null if there is no such slice. */
 export function slice(recording, thread, which) {
   const slices = recording.lives[thread] ?? [];
   const row = which.row ?? slices.findIndex(([start, end]) => start <= which.at && which.at < end);
@@ -224,7 +224,7 @@ export function table(recording, name) {
 const whole = (text) => (text === null ? null : Number(text));
 const list = (text) => (text ? text.split(",").map(Number) : []);
 
-/** Answers a question as the server would; null: there is no such thing. */
+/** Responds to a request like the server. Null if the item does not exist. */
 export function answer(recording, path, query) {
   const [level, tile] = [whole(query.get("level")), whole(query.get("tile"))];
   const threads = list(query.get("threads"));
@@ -268,7 +268,7 @@ export function answer(recording, path, query) {
   }
 }
 
-/** What an `--html` file of the recording would hold: few levels, as if the rest had been thinned. */
+/** Content of an `--html` file of the recording: few levels, as if the rest had been left out. */
 export function bundle(recording) {
   const out = { api: 1, summary: { ...summary(recording), thinned: ["Detail below a millisecond was left out."] } };
   const { base_ns, level_max } = recording.zoom;

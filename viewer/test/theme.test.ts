@@ -24,7 +24,7 @@ describe("contrast", () => {
   });
 });
 
-// Machado, Oliveira and Fernandes 2009, at full strength; rows of a matrix on linear RGB.
+// Machado, Oliveira and Fernandes 2009, at full strength. Rows of a matrix on linear RGB.
 const BLINDNESS: Readonly<Record<string, readonly (readonly [number, number, number])[]>> = {
   none: [[1, 0, 0], [0, 1, 0], [0, 0, 1]],
   protanopia: [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
@@ -32,7 +32,7 @@ const BLINDNESS: Readonly<Record<string, readonly (readonly [number, number, num
   tritanopia: [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.3039]],
 };
 
-/** CIELAB of `#rrggbb` as somebody sees it. */
+/** CIELAB of `#rrggbb` as seen by this eye. */
 function lab(colour: string, eye: readonly (readonly [number, number, number])[]): number[] {
   const linear = [1, 3, 5].map((at) => {
     const value = Number.parseInt(colour.slice(at, at + 2), 16) / 255;
@@ -47,7 +47,7 @@ function lab(colour: string, eye: readonly (readonly [number, number, number])[]
   return [116 * (y ?? 0) - 16, 500 * ((x ?? 0) - (y ?? 0)), 200 * ((y ?? 0) - (z ?? 0))];
 }
 
-/** Two that differ by less cannot be told apart at a glance, side by side. */
+/** Minimum distance of two adjacent colours that are distinguishable at a glance. */
 const APART_MIN = 12;
 
 describe.each(Object.entries(BLINDNESS))("to eyes with %s", (_, eye) => {

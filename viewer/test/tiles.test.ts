@@ -1,4 +1,4 @@
-// Which tiles are asked for, and what stands in for them.
+// Requested tiles, and the tiles that replace missing ones.
 
 import { describe, expect, it } from "vitest";
 import type { TileKey } from "../src/api/source";

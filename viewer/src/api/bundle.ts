@@ -1,4 +1,4 @@
-// Answers from what an `--html` file holds: no server, no network. What is not in the file is said, not guessed.
+// Responses from an `--html` file: no server, no network. Missing data is reported, not guessed.
 
 import type { Ns } from "../model/time";
 import type { Range } from "../model/view";
@@ -9,7 +9,7 @@ import type {
   Summary, Table, ThreadId, Wakeups,
 } from "./types";
 
-/** What the file holds, by flat keys (`lanes/THREAD/LEVEL/TILE`); see `docs/viewer-api.md`. */
+/** Content of the file, by flat keys (`lanes/THREAD/LEVEL/TILE`), see `docs/viewer-api.md`. */
 export interface Bundle {
   readonly api: number;
   readonly summary: Summary;

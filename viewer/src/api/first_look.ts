@@ -1,6 +1,6 @@
-// A long recording while it is read: what was told of it first, in the form of a file's answers. Everything else is asked of the
-// server, which answers when it can; but for what speaks of classes: those of the first look have other names, and by the time the
-// server can say the page has those.
+// The preview of a long recording while it is read, in the form of a file's responses. Other requests go to
+// the server, which responds when it can. Requests about classes do not, because the preview's classes have
+// other names, and are replaced together with the page.
 
 import { type Bundle, BundleSource } from "./bundle";
 import { Server } from "./server";
@@ -21,7 +21,7 @@ export class FirstLook extends Server {
     this.own = new BundleSource(bundle);
   }
 
-  /** What is known so far. */
+  /** The summary known so far. */
   get known(): Summary {
     return this.bundle.summary;
   }

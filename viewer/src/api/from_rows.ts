@@ -9,8 +9,9 @@ import type { Flame, LaneRows, RangeLedger, SearchResult, SliceAnswer, Summary, 
 const RESULTS_OF_A_KIND = 20;
 
 /**
- * The ledger of a range, from the deepest rows of each lane. Rows that were merged count by their shares. What ran in a row is a
- * colour (that of most samples in it): how much ran is known, what for is told as in the thread's whole life.
+ * The ledger of a range, from the deepest rows of each lane. Merged rows count by their shares. The colour of
+ * a running row is that of most samples in it. The amount of running time is exact. Its classes are taken
+ * from the thread's whole life.
  */
 export function rangeLedger(bundle: Bundle, range: Range, threads: readonly ThreadId[]): RangeLedger {
   const { summary } = bundle;
@@ -46,8 +47,9 @@ function wholeLane(bundle: Bundle, thread: ThreadId): number[] {
 }
 
 /**
- * Colours of a part of a lane as figures: what ran in it, split as all that the thread ran. A slice that ran may have the colour of
- * a wait (a runtime told that it waited): of each such colour, what the lane has more of than the thread waited is taken to have run.
+ * Converts colours of a part of a lane to figures: its running time, split as in the thread's whole life. A
+ * running slice may have the colour of a wait, if a runtime reported a wait. For each such colour, the lane's
+ * time minus the thread's wait time is taken as running time.
  */
 function splitAsInAll(summary: Summary, thread: Thread, part: readonly number[], lane: readonly number[]): number[] {
   const told = thread.classes;
@@ -110,7 +112,7 @@ function addRows(classes: number[], rows: LaneRows, from: number, to: number): v
 
 const CONTEXTS: Readonly<Record<string, number>> = { thread: 0, timer: 1, "soft-irq": 2, irq: 3 };
 
-/** Wakeups of or by these threads, from the slices that the file tells of. */
+/** Wakeups of or by these threads, from the file's slices. */
 export function wakeupsOf(slices: readonly SliceAnswer[], range: Range, threads: readonly ThreadId[]): Wakeups {
   const asked = new Set(threads);
   const found = slices
@@ -160,7 +162,7 @@ function locksOf(bundle: Bundle): { name: string; detail: string }[] {
   });
 }
 
-/** Of each name, the longest span that the file holds; merged ones have no name. */
+/** The longest span of each name in the file. Merged spans have no name. */
 function longestSpans(bundle: Bundle, holds: (name: string) => boolean): SearchResult[] {
   const longest = new Map<string, SearchResult>();
   for (const { names, lanes } of allHeld<NamedSpans>(bundle, "spans")) {

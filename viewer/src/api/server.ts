@@ -10,7 +10,7 @@ import type {
 
 type Parameters = Readonly<Record<string, string | number | undefined>>;
 
-/** How far the server is with what was asked. */
+/** The server's progress with a request. */
 export interface Progress {
   readonly sentence: string;
   readonly switches: number;
@@ -27,7 +27,7 @@ export class Server implements Source {
     return ask("summary", complete ? { complete: 1 } : {}, complete ? {} : { told: this.told });
   }
 
-  /** What there is to show before the recording was read; null if that will be soon. */
+  /** The preview until the recording is read. Null if that will be soon. */
   firstLook(): Promise<Bundle | null> {
     return ask("first-look", {}, { told: this.told, againMs: SOON_MS });
   }
@@ -98,9 +98,9 @@ function rounded(range: Range): { from: number; to: number } {
   return { from: Math.max(0, Math.floor(range.from)), to: Math.ceil(range.to) };
 }
 
-/** Whoever was told "not yet" asks again after so long, then a little longer. */
+/** Delays before repeating a request with the response "not yet". */
 const AGAIN_MS = [100, 150, 200, 300];
-/** Of what is there within a second, or never. */
+/** Delay for a response that exists within a second, or never. */
 const SOON_MS = [40];
 
 /** How a question is asked. */
@@ -135,10 +135,10 @@ async function fetched(address: string, signal: AbortSignal | undefined): Promis
   }
 }
 
-/** Nobody is there to read it. */
+/** Never displayed. */
 const UNWANTED = "nobody wants to know any more";
 
-/** Browsers open six connections at most; what is asked for here is answered by so many threads. */
+/** Browsers open at most six connections. This number of requests runs in parallel. */
 const AT_ONCE = 4;
 let running = 0;
 const turns: (() => void)[] = [];
@@ -157,7 +157,7 @@ async function inTurn<T>(act: () => Promise<T>, signal: AbortSignal | undefined)
   }
 }
 
-/** Comes when a place is handed on; leaves the queue when nobody wants to know any more. */
+/** Resolves when a slot is passed on. Leaves the queue when the request is aborted. */
 function turn(signal: AbortSignal | undefined): Promise<void> {
   return new Promise((done, refuse) => {
     const leave = (): void => {

@@ -28,15 +28,15 @@ export interface NamedSpans extends Named<SpanRows> {
 export type SliceAsk = { readonly thread: ThreadId; readonly row: number } | { readonly thread: ThreadId; readonly at: Ns };
 
 /**
- * Anything that can answer. Rejects with an `Error` whose message is a sentence for the reader. Whoever does not want an answer any
- * more says so by the signal: then nobody is asked on.
+ * A source of responses. Rejects with an `Error` whose message is a sentence for the reader. The signal
+ * aborts a request that is no longer needed.
  */
 export interface Source {
-  /** `complete`: with the findings, however long they take; else as soon as there is something to show. */
+  /** `complete`: with the findings, however long they take. Otherwise as soon as there is something to show. */
   summary(complete: boolean): Promise<Summary>;
   lanes(key: TileKey, threads: readonly ThreadId[]): Promise<readonly LaneRows[]>;
   cpus(key: TileKey, cpus: readonly number[]): Promise<readonly CpuRows[]>;
-  /** Null if a file has none so near; it has some for the whole. */
+  /** Null if a file has no counters at this level. It has some for the whole run. */
   counters(key: TileKey): Promise<CounterTile | null>;
   samples(key: TileKey, threads: readonly ThreadId[]): Promise<Named<SampleRows>>;
   spans(key: TileKey, threads: readonly ThreadId[]): Promise<NamedSpans>;

@@ -1,5 +1,5 @@
-// The tiles that were fetched, and which are wanted. Drawing takes what is there, from a coarser level if need be; what is
-// missing is asked for together, once a frame, and only what the last frame wanted.
+// Cache of fetched tiles, and the list of wanted ones. Drawing uses the available tiles, if necessary from a
+// coarser level. Missing ones are requested together, once per frame, and only those of the last frame.
 
 import type { TileKey } from "./source";
 import type { Zoom } from "./types";
@@ -9,7 +9,7 @@ export interface Tiled {
   readonly complete: boolean;
 }
 
-/** Fetches one tile for several lanes; the answer is in any order. */
+/** Fetches one tile for several lanes. The result may be in any order. */
 export type FetchTiles<T> = (key: TileKey, lanes: readonly number[]) => Promise<ReadonlyMap<number, T>>;
 
 /** The best that is there, and the tile that it belongs to. */
@@ -19,7 +19,7 @@ export interface Found<T> extends TileKey {
 
 const LANES_PER_QUESTION = 256;
 const QUESTIONS_AT_ONCE = 4;
-/** What could not be fetched is asked for again after so long; each time in a row after twice as long. */
+/** Delay before a failed request is repeated. Doubled after each consecutive failure. */
 const AGAIN_MS = 1000;
 const AGAIN_MAX_MS = 60_000;
 
@@ -43,9 +43,9 @@ export class TileStore<T extends Tiled> {
   private readonly kept = new Map<string, T | null>();
   private readonly wanted = new Map<string, { key: TileKey; lanes: Set<number> }>();
   private readonly underway = new Set<string>();
-  /** What could not be fetched is not asked for before a time. */
+  /** Time before which a failed tile is not requested again. */
   private readonly failed = new Map<string, number>();
-  /** How long whoever fails next waits. */
+  /** Delay after the next failure. */
   private patience = AGAIN_MS;
   private again: ReturnType<typeof setTimeout> | null = null;
   private questions = 0;
@@ -57,14 +57,15 @@ export class TileStore<T extends Tiled> {
     private readonly now: () => number = () => performance.now(),
   ) {}
 
-  /** A new frame: what was wanted and not asked for yet is forgotten. */
+  /** A new frame: forgets wanted tiles that were not requested yet. */
   begin(): void {
     this.wanted.clear();
   }
 
   /**
-   * The tile, or a complete ancestor; else it is asked for and the nearest ancestor that is there is given. Where a tile is
-   * known not to exist (a file without a server holds few), its parent is asked for in its place.
+   * Returns the tile, or a complete ancestor. Otherwise requests the tile and returns the nearest available
+   * ancestor. If a tile is known not to exist (a file without a server has few), its parent is requested
+   * instead.
    */
   find(lane: number, key: TileKey): Found<T> | null {
     let best: Found<T> | null = null;
@@ -101,7 +102,7 @@ export class TileStore<T extends Tiled> {
     }
   }
 
-  /** What is kept under a name; now the last to be dropped. */
+  /** Returns the cached tile of a name, and marks it as the most recently used. */
   private touch(name: string): T | null | undefined {
     const rows = this.kept.get(name);
     if (rows !== undefined) {
@@ -136,7 +137,7 @@ export class TileStore<T extends Tiled> {
         this.patience = AGAIN_MS;
         done((name, lane) => {
           this.failed.delete(name);
-          // What is not there is kept as "nothing", so that it is not asked for again in every frame.
+          // A tile that does not exist is cached as null, so that it is not requested in every frame.
           this.kept.set(name, answer.get(lane) ?? null);
         }, null);
       },
@@ -148,7 +149,7 @@ export class TileStore<T extends Tiled> {
     );
   }
 
-  /** Has a frame drawn when what failed may be asked for again: nothing else might. */
+  /** Draws a frame when failed tiles may be requested again, because no other event might. */
   private askAgain(wait: number): void {
     if (this.again !== null) clearTimeout(this.again);
     this.again = setTimeout(() => {

@@ -1,5 +1,5 @@
-// The answers of `docs/viewer-api.md`. Times are nanoseconds since the start of the recording; a thread is its number in the
-// recording; a class is an index into `summary.classes`; -1 in an array is "none".
+// The responses of `docs/viewer-api.md`. Times are nanoseconds since the start of the recording. A thread is
+// its number in the recording. A class is an index into `summary.classes`. -1 in an array is "none".
 
 import type { Ns } from "../model/time";
 
@@ -20,7 +20,7 @@ export interface RunQueue {
   readonly idle_ns: Ns;
 }
 
-/** Null: not known to whoever answered. */
+/** Null: not known to the source. */
 export interface Ledger {
   readonly total_ns: Ns;
   readonly classes: readonly Ns[];
@@ -32,7 +32,7 @@ export interface Ledger {
 
 export interface RangeLedger extends Ledger {
   readonly threads: readonly { readonly id: ThreadId; readonly classes: readonly Ns[] }[];
-  /** What its figures rest on, where that needs saying. */
+  /** Basis of the figures, if there is a note. */
   readonly note?: string;
 }
 
@@ -77,7 +77,7 @@ export interface Finding {
   readonly evidence: readonly Evidence[];
 }
 
-/** The function in which most of the useful work is done, and for whom. */
+/** The function with most of the useful work, and its purpose. */
 export interface Busiest {
   readonly function: string;
   readonly share: number;
@@ -88,7 +88,7 @@ export interface Busiest {
   readonly mostly_in_share?: number | null;
 }
 
-/** Of a program that computes: `share` is null where it does not. */
+/** For a program that computes: `share` is null if it does not. */
 export interface Computes {
   readonly share: number | null;
   readonly error: number | null;
@@ -96,7 +96,7 @@ export interface Computes {
   readonly advice: readonly string[];
 }
 
-/** What much of the useful work is, where a descriptor knows it. */
+/** Kind of much of the useful work, if a descriptor knows it. */
 export interface KnownWork {
   readonly what: string;
   readonly advice: string;
@@ -121,7 +121,7 @@ export interface Zoom {
 
 export interface Summary {
   readonly api: number;
-  /** It tells what threads did, and not yet what for. */
+  /** Preview with thread states, without reasons of waits. */
   readonly first_look?: boolean;
   /** The findings are still being worked out. */
   readonly pending?: boolean;
@@ -186,10 +186,10 @@ export interface SampleRows {
   readonly leaf: readonly number[];
 }
 
-/** What a span is: of the program itself, or what its runtime does. */
+/** Kind of a span: of the program itself, or an activity of its runtime. */
 export type SpanKind = "user" | "gc-work" | "gc-wait" | "idle" | "stop" | "gc-beside" | "stops-all" | "stopped";
 
-/** Spans by depth, then time; those of one depth do not overlap. `name` -1: merged, `count` of them. */
+/** Spans by depth, then time. Spans of one depth do not overlap. `name` -1: `count` merged spans. */
 export interface SpanRows {
   readonly thread: ThreadId;
   readonly complete: boolean;
@@ -279,11 +279,11 @@ export interface SliceAnswer {
     readonly cpu: number;
     readonly stack: readonly Frame[];
   };
-  /** Who had the CPU that it waited for; `at_ns`: where the longest turn of each began. */
+  /** Threads that had the CPU that it waited for. `at_ns`: start of the longest turn of each. */
   readonly occupants: readonly { readonly thread: ThreadId; readonly ns: Ns; readonly at_ns: Ns }[];
-  /** The CPU that they had, -1 where it did not wait for one; `cpu` is where it ran next. */
+  /** The CPU that they had, -1 if it did not wait for one. `cpu` is where it ran next. */
   readonly occupied_cpu: number;
-  /** Who waited meanwhile for this thread, the last to come to a meeting. */
+  /** Threads that waited for this thread, the last to arrive at a barrier, join or pause. */
   readonly kept_waiting?: readonly KeptWaiting[];
   readonly why: readonly WhyLink[];
 }
@@ -341,7 +341,7 @@ export interface Table {
   readonly columns: readonly Column[];
   readonly rows: readonly (readonly Cell[])[];
   readonly places: readonly (null | Place)[];
-  /** What its figures rest on; empty: nothing needs saying. */
+  /** Basis of the figures. Empty if there is no note. */
   readonly note?: string;
 }
 
@@ -354,12 +354,12 @@ export interface SearchResult {
   readonly end_ns: Ns;
 }
 
-/** Pieces that tile a range; `thread` -1 where short ones were merged. */
+/** Pieces that cover a range. `thread` -1: merged short pieces. */
 export interface CriticalPath {
   readonly start: readonly Ns[];
   readonly end: readonly Ns[];
   readonly thread: readonly ThreadId[];
   readonly class: readonly ClassIndex[];
-  /** What it consists of: time by class. */
+  /** Time by class. */
   readonly classes: readonly Ns[];
 }

@@ -10,10 +10,10 @@ const FONT = "12px system-ui, sans-serif";
 const FONT_SMALL = "9px system-ui, sans-serif";
 const FONT_BOLD = "600 12px system-ui, sans-serif";
 
-/** Paints one canvas. Made anew when the theme or the pixel density changes. */
+/** Paints one canvas. Created again when the theme or the pixel density changes. */
 export class Painter {
   private readonly textures: Textures;
-  /** The class that the pen fills with now; empty: something else. */
+  /** The current fill class. Empty for other fills. */
   private filled = "";
   private readonly widths = new Map<string, number>();
 
@@ -21,7 +21,7 @@ export class Painter {
     this.textures = new Textures(theme, density);
   }
 
-  /** Carries out the commands, in order, over what is there. */
+  /** Executes the commands in order, on top of the existing content. */
   paint(commands: readonly Draw[]): void {
     let clips = 0;
     this.filled = "";

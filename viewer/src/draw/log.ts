@@ -1,12 +1,12 @@
-// What layout hands to drawing: a list of plain commands. Tests read it; `canvas.ts` carries it out.
+// Interface between layout and drawing: a list of plain commands. Tests read it, and `canvas.ts` executes it.
 
-/** Colours by role; the theme says what they look like. */
+/** Colours by role. The theme defines their values. */
 export type Ink =
   | "ground" | "raised" | "line" | "faint" | "text" | "muted" | "accent" | "selection" | "mark" | "good" | "warn" | "path";
 
 /**
- * How an area is filled: a ledger class with its texture (`plain`: without, where it is too narrow to show), an ink, or what
- * became of it: a `change` from -1 (less than before) to 1 (more).
+ * Fill of an area: a ledger class with its texture (`plain`: without, if the area is too narrow), an ink, or
+ * a `change` from -1 (less than before) to 1 (more).
  */
 export type Fill =
   | { readonly class: string; readonly plain?: boolean }
@@ -26,18 +26,18 @@ export type Draw =
       readonly y: number;
       readonly text: string;
       readonly ink: Ink;
-      /** Text is cut to this width, with an ellipsis; shorter than one letter: not drawn. */
+      /** Text is cut to this width, with an ellipsis. If less than one letter fits, there is no text. */
       readonly width: number;
-      /** So many characters at its end stay where it is cut. */
+      /** Number of characters kept at its end if it is cut. */
       readonly keep?: number;
       readonly align?: "left" | "right" | "center";
       readonly bold?: boolean;
       readonly small?: boolean;
-      /** Drawn on a class's colour: black or white, whichever reads better. */
+      /** Text on a class's colour: black or white, with the better contrast. */
       readonly on?: string;
-      /** Drawn over a picture: it stands on a plate of the page's ground. */
+      /** Text on a picture: with a plate in the page's background colour. */
       readonly plate?: boolean;
-      /** Drawn on the colour of a change: those are all bright. */
+      /** Text on the colour of a change, which is always bright. */
       readonly onChange?: boolean;
     }
   | { readonly op: "clip"; readonly x: number; readonly y: number; readonly w: number; readonly h: number }

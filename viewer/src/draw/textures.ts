@@ -16,7 +16,7 @@ export class Textures {
 
   constructor(private readonly theme: ThemeName, private readonly density: number) {}
 
-  /** What to fill an area of this class with. */
+  /** Returns the fill for an area of this class. */
   fill(target: CanvasRenderingContext2D, name: string): CanvasPattern | string {
     const known = this.made.get(name);
     if (known !== undefined) return known;
@@ -46,7 +46,7 @@ export class Textures {
   }
 }
 
-/** Strokes of one tile; lines that leave it on one side come back on the other. */
+/** Strokes of one tile. Lines that leave it on one side continue on the other. */
 function drawTexture(pen: CanvasRenderingContext2D, texture: Texture): void {
   const stroke = (...lines: [number, number, number, number][]): void => {
     pen.beginPath();

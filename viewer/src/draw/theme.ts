@@ -1,5 +1,5 @@
-// Colours of the two themes, for the canvas. The style sheet has the same in variables; both are checked for contrast
-// by `test/theme.test.ts`.
+// Colours of the two themes, for the canvas. The style sheet has the same in variables. `test/theme.test.ts`
+// checks the contrast of both.
 
 import { classLook } from "../model/classes";
 import type { Ink } from "./log";

@@ -1,4 +1,4 @@
-// What is written on slices: what a thread waited for, and who had its CPU. Pure.
+// Captions on slices: the reason of a wait, and the occupant of the awaited CPU. Pure.
 
 import type { LaneRows } from "../api/types";
 import { mainOccupant } from "./lane";
@@ -11,7 +11,7 @@ interface Place {
   readonly at: number;
 }
 
-/** A wait says what it is; a wait for a CPU says who had it, where somebody had. */
+/** A wait shows its reason. A wait for a CPU shows the CPU's occupant, if there was one. */
 export function caption(input: TimelineInput, place: Place, width: number): string | null {
   const index = place.rows.class[place.at] ?? -1;
   const kind = input.classKinds[index];
@@ -21,12 +21,13 @@ export function caption(input: TimelineInput, place: Place, width: number): stri
   return found === null ? name : `${input.threadName(found.thread, width - 80)} had CPU ${found.cpu}`;
 }
 
-/** A CPU that was idle for more of a wait than this keeps nobody waiting by itself (`derive/why` says the same). */
+/** A CPU that was idle for more than this share of a wait is not its cause (`derive/why` has the same limit). */
 const BUSY_SHARE_MIN = 0.5;
 
 /**
- * Who had the CPU that a thread waited for; null where nobody had it for most of the wait. A row knows where its thread ran next. One
- * that lost its CPU waited there until it was moved: of the two, the CPU that was busy for longer is taken. What Why says goes first.
+ * Returns the occupant of the CPU that a thread waited for. Null if the CPU was idle for most of the wait. A
+ * row has the CPU on which its thread ran next. A preempted thread waited on its previous CPU until it was
+ * moved, so the busier of the two CPUs is used. The result of Why takes precedence.
  */
 function occupant(input: TimelineInput, { thread, rows, at }: Place): { thread: number; cpu: number } | null {
   const { picked } = input;
@@ -39,7 +40,7 @@ function occupant(input: TimelineInput, { thread, rows, at }: Place): { thread: 
   return { thread: busiest.thread, cpu: busiest.cpu };
 }
 
-/** The CPU on which the thread ran until this row; -1 if it did not, or that is not told. */
+/** The CPU on which the thread ran until this row. -1 if it did not run, or the CPU is unknown. */
 function ranBefore(input: TimelineInput, rows: LaneRows, at: number): number {
   const ran = input.classKinds[rows.class[at - 1] ?? -1] === "running" && rows.end[at - 1] === rows.start[at];
   return ran ? (rows.cpu[at - 1] ?? -1) : -1;

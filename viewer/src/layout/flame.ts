@@ -1,5 +1,5 @@
-// A call tree as rectangles. Pure. Roots are at the top and calls hang below them (an icicle), so that the first thing one reads
-// is where it begins; with `upward` the tree grows up from the bottom, for the callers' half of a sandwich.
+// A call tree as rectangles. Pure. Roots are at the top and callees below (an icicle), so that reading starts
+// at the root. With `upward` the tree grows up from the bottom, for the callers' half of a sandwich.
 
 import type { Flame } from "../api/types";
 import type { Draw } from "../draw/log";
@@ -7,7 +7,7 @@ import { visible } from "../model/text";
 
 export const FRAME_H = 19;
 
-/** A node that is drawn. */
+/** A visible node. */
 export interface FlameBox {
   readonly node: number;
   readonly x: number;
@@ -62,8 +62,8 @@ export function layoutFlame(tree: FlameTree, width: number, focus: number | null
 }
 
 /**
- * Time that functions spent in themselves, by name, the most first. Of a tree from callees to callers that is the time of its
- * roots: what a node there has of its own is the time of stacks that began in it.
+ * Own time of functions, by name, the largest first. In a tree from callees to callers, it is the time of the
+ * roots. There, the own time of a node is the time of stacks that began in it.
  */
 export function ownTimes(flame: Flame, leavesFirst: boolean): [name: number, ns: number][] {
   const own = new Map<number, number>();
@@ -81,14 +81,16 @@ export function flameHeight(boxes: readonly FlameBox[]): number {
 
 /** How the boxes look. */
 export interface FlameLook {
-  /** Nodes whose name holds this are lit; empty: none. */
+  /** Nodes whose name contains this text are highlighted. Empty for none. */
   readonly search: string;
   readonly hovered: number | null;
   readonly upward: boolean;
   readonly height: number;
 }
 
-/** What became of each node since the other recording, from -1 to 1 (the greatest change of all); null: nothing to compare with. */
+/** Change of each node since the other recording, from -1 to 1 (the greatest change). Null without another
+ * recording.
+ */
 export function changesOf(flame: Flame): readonly number[] | null {
   const before = flame.before_ns;
   if (!before) return null;
@@ -132,7 +134,7 @@ export function boxAt(boxes: readonly FlameBox[], x: number, y: number): FlameBo
   return boxes.find((one) => x >= one.x && x < one.x + one.w && y >= one.y && y < one.y + FRAME_H) ?? null;
 }
 
-/** Time of the nodes whose name holds the text; nodes below such nodes count once. */
+/** Time of the nodes whose name contains the text. Nested matches count once. */
 export function foundShare(flame: Flame, search: string): number {
   const needle = search.toLowerCase();
   if (needle === "" || flame.total_ns <= 0) return 0;
@@ -148,7 +150,7 @@ export function foundShare(flame: Flame, search: string): number {
   return sum / flame.total_ns;
 }
 
-/** The same share (0 to 1) for the same text: tells modules apart by a shade. */
+/** A constant share (0 to 1) per text: the shade of a module. */
 function hashShare(text: string): number {
   let hash = 7;
   for (let at = 0; at < text.length; at += 1) hash = (hash * 31 + text.charCodeAt(at)) >>> 0;

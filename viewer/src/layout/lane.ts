@@ -5,7 +5,7 @@ import type { Draw, Fill } from "../draw/log";
 import { visible } from "../model/text";
 import { type Range, toX } from "../model/view";
 
-/** Where a lane is, and what it shows. */
+/** Position and range of a lane. */
 export interface LaneBox {
   readonly view: Range;
   /** Pixels in which time runs. */
@@ -15,7 +15,7 @@ export interface LaneBox {
   readonly h: number;
 }
 
-/** A part of a lane: the rows of one tile, to be drawn between two moments only. */
+/** A part of a lane: the rows of one tile, limited to a range. */
 export interface Part<T> {
   readonly rows: T;
   readonly from: number;
@@ -24,14 +24,14 @@ export interface Part<T> {
 
 /** Narrower than this, a texture cannot be seen. */
 const TEXTURE_MIN_PX = 3;
-/** A gap of a pixel tells neighbours of one class apart, where there is room for it. */
+/** A gap of a pixel separates neighbours of one class, if there is room for it. */
 const GAP_FROM_PX = 8;
 const SEAM_PX = 0.6;
 /** Samples are shown as ticks only where they are so far apart on average. */
 const TICK_ROOM_PX = 8;
 /** Shares that are lower than this cannot be seen. */
 const SHARE_MIN_PX = 0.4;
-/** Wider than this, a wait says what it is. */
+/** Minimum width of a wait with a caption. */
 const CAPTION_MIN_PX = 70;
 
 /** Index of the first row that ends behind `at`. */
@@ -48,9 +48,9 @@ export function firstEndingAfter(end: readonly number[], at: number): number {
 interface Span {
   readonly x: number;
   readonly w: number;
-  /** It ends here; else it goes on in the next tile, and no gap may be left. */
+  /** Whether it ends here. Otherwise it continues in the next tile, and there must be no gap. */
   readonly ends: boolean;
-  /** Nothing of it was drawn before: it began here, or what was before is out of sight. */
+  /** Whether it begins here, or its earlier part is out of sight. */
   readonly starts: boolean;
 }
 
@@ -70,7 +70,7 @@ function visit(columns: { start: readonly number[]; end: readonly number[] }, pa
   }
 }
 
-/** What is written on a slice that is wide enough, in so many pixels; null: nothing. */
+/** Caption of a slice that is wide enough, for this width in pixels. Null for none. */
 export type Caption = (rows: LaneRows, at: number, width: number) => string | null;
 
 /** Slices of a thread. Merged rows show the share of each class, from the bottom up in the order of reports. */
@@ -126,7 +126,7 @@ function stackShares(out: Map<number, Draw[]>, mix: readonly number[], box: { x:
 /** Lower lanes have small text. */
 const FULL_TEXT_H = 16;
 
-/** What a CPU ran: the program's threads in colour, others grey; names where there is room. */
+/** A CPU's lane: the program's threads in colour, others grey, with names if there is room. */
 export function drawCpu(parts: readonly Part<CpuRows>[], box: LaneBox, isTarget: (thread: number) => boolean,
   nameOf: (thread: number, width: number) => string): Draw[] {
   const out: Draw[] = [];
@@ -163,7 +163,7 @@ export interface SpanWords {
   readonly kinds: readonly SpanKind[];
 }
 
-/** Height of one depth of spans; deeper ones than these are not drawn. */
+/** Height of one depth of spans. Deeper spans than `SPAN_DEPTHS` are not shown. */
 export const SPAN_H = 10;
 export const SPAN_DEPTHS = 3;
 
@@ -203,7 +203,7 @@ export function drawSpans(parts: readonly Part<SpanRows & SpanWords>[], box: Lan
   return out;
 }
 
-/** The span of a depth at a moment, as its part and position; null if there is none. */
+/** The span of a depth at a time, as its part and position. Null if there is none. */
 export function spanAt<T extends SpanRows>(parts: readonly Part<T>[], at: number, depth: number): { rows: T; index: number } | null {
   for (const { rows, from, to } of parts) {
     if (at < from || at >= to) continue;
@@ -213,7 +213,9 @@ export function spanAt<T extends SpanRows>(parts: readonly Part<T>[], at: number
   return null;
 }
 
-/** One tick a sample, at the lane's lower edge; those in the kernel are higher. None where they would be a carpet. */
+/** One tick per sample, at the lane's lower edge. Ticks in the kernel are higher. No ticks if they would
+ * merge.
+ */
 export function drawSamples(parts: readonly Part<SampleRows>[], box: LaneBox): Draw[] {
   const out: Draw[] = [];
   const { from, to } = box.view;
@@ -241,14 +243,14 @@ export function rowIndexAt(rows: { start: readonly number[]; end: readonly numbe
 
 /** How a CPU was occupied for a while. */
 export interface Occupied {
-  /** Who had it longest; -1 if that cannot be told. */
+  /** The longest occupant. -1 if unknown. */
   readonly thread: number;
   readonly busy_ns: number;
   /** How much of the while is known. */
   readonly known_ns: number;
 }
 
-/** Who had a CPU longest between two moments, as far as its rows reach, and how long it was busy. */
+/** The longest occupant of a CPU between two times, as far as its rows reach, and the CPU's busy time. */
 export function mainOccupant(parts: readonly Part<CpuRows>[], from: number, to: number): Occupied {
   const held = new Map<number, number>();
   let [busy_ns, known_ns] = [0, 0];

@@ -1,4 +1,4 @@
-// The ledger as a bar: the shares of the classes beside each other, in the order of reports. Pure.
+// The ledger as a stacked bar of the classes, in the order of reports. Pure.
 
 import type { ClassInfo, Ledger } from "../api/types";
 import type { Draw } from "../draw/log";

@@ -19,7 +19,7 @@ export interface Rows {
   readonly height: number;
 }
 
-/** What decides which rows there are. */
+/** Settings that determine the rows. */
 export interface RowChoice {
   /** In the order in which they matter, as the summary gives them. */
   readonly threads: readonly Thread[];
@@ -30,10 +30,10 @@ export interface RowChoice {
   readonly full: ReadonlySet<string>;
   /** Threads of other programs are shown. */
   readonly others: boolean;
-  /** Counters that a runtime told, by name: the heap, say. They come last, and are folded away until asked for. */
+  /** Counters reported by a runtime, by name, such as the heap. They come last, and are collapsed by default. */
   readonly counters: readonly string[];
   readonly countersOpen: boolean;
-  /** Every CPU has a row; empty: none has. */
+  /** CPUs with a row, either all of them or none. */
   readonly cpus: readonly number[];
   /** A CPU whose row is shown below a thread, because that thread waited for it. */
   readonly cpuBelow: { readonly thread: ThreadId; readonly cpu: number } | null;
@@ -51,7 +51,9 @@ export const LOW_CPU_H = 14;
 export const COUNTER_ROW_H = 34;
 /** Threads of a process that have a row of their own. The others are grouped by name, and each group can be opened. */
 export const FIRST_THREADS = 32;
-/** Of threads whose names differ in numbers only, this many have a row of their own where there are threads with other names. */
+/** Number of threads with a row of their own per group of names that only differ in numbers. Only used if
+ * there are other names.
+ */
 export const FIRST_OF_NAME = 6;
 /** Groups by name that have a row of their own. Threads of the other groups share one row. */
 export const NAME_GROUPS = 12;
@@ -102,7 +104,9 @@ export function layoutRows(choice: RowChoice): Rows {
   return { rows, height: y };
 }
 
-/** `id` of the "more" row of a process's threads with this stem; null: of those in no group of their own. */
+/** `id` of the "more" row for a process's threads with this stem. Null: for those without a group of their
+ * own.
+ */
 export function moreId(process: number, stem: string | null): string {
   return stem === null ? `${process}` : `${process}/${stem}`;
 }

@@ -1,4 +1,5 @@
-// Composes the timeline: what is known in, commands out. Pure; `panels/timeline.tsx` gathers the input and paints the output.
+// Composes the timeline: data in, commands out. Pure. `panels/timeline.tsx` collects the input and paints the
+// output.
 
 import type { CounterSeries, CpuRows, CriticalPath, LaneRows, SampleRows, SliceAnswer, SpanRows, Wakeups } from "../api/types";
 import type { Draw } from "../draw/log";
@@ -40,7 +41,7 @@ export interface Lit {
   readonly to: number;
 }
 
-/** What a row is called, and how much it stands out. */
+/** Label of a row, with its emphasis. */
 export interface Label {
   readonly text: string;
   readonly detail: string;
@@ -61,9 +62,9 @@ export interface TimelineInput {
   readonly rows: readonly Row[];
   readonly classNames: readonly string[];
   readonly label: (row: Row) => Label;
-  /** Name of a thread, short if it has to fit in so many pixels. */
+  /** Name of a thread, shortened to fit this width in pixels. */
   readonly threadName: (thread: number, width: number) => string;
-  /** Of classes: it waits for a CPU, it runs. */
+  /** Kinds of classes, such as waiting for a CPU or running. */
   readonly classKinds: readonly string[];
   readonly isTarget: (thread: number) => boolean;
   readonly slices: (thread: number) => readonly Part<LaneRows>[];
@@ -77,7 +78,7 @@ export interface TimelineInput {
   readonly range: Range | null;
   readonly picked: SliceAnswer | null;
   readonly wakeups: Wakeups | null;
-  /** Places of the open finding; `current` is the one that is shown. */
+  /** Places of the open finding. `current` is the selected one. */
   readonly lit: readonly Lit[];
   readonly current: number;
   readonly losses: readonly Range[];
@@ -147,7 +148,7 @@ function label(out: Draw[], input: TimelineInput, row: Row): void {
   const middle = row.kind === "thread" ? y + row.h - LANE_H / 2 : y + row.h / 2;
   const room = heading ? 460 : LABEL_W - indent - 8;
   const detailW = detail === "" || heading ? 0 : 44;
-  // Threads of one name are told apart by their numbers.
+  // Numbers distinguish threads of the same name.
   const keep = row.kind === "thread" ? (/ \d+$/.exec(text)?.[0].length ?? 0) : 0;
   out.push({ op: "text", x: indent, y: middle, text: `${arrow}${text}`, ink: strong ? "text" : "muted", width: room - detailW, bold: strong, keep, ...(row.h < HEAD_H && { small: true }) });
   if (detailW > 0) {
@@ -163,7 +164,7 @@ function grid(out: Draw[], input: TimelineInput): void {
   }
 }
 
-/** What lies over the lanes: losses, the critical path, lit places, the selection and its wakeups. */
+/** Overlays of the lanes: losses, the critical path, highlighted places, the selection and its wakeups. */
 function overLanes(out: Draw[], input: TimelineInput): void {
   const { view, size } = input;
   const width = size.width - LABEL_W;
@@ -283,7 +284,7 @@ function overview(out: Draw[], input: TimelineInput): void {
   out.push({ op: "frame", x: from, y: 1, w: Math.max(3, to - from), h: OVERVIEW_H - 2, ink: "accent", thick: 2 });
 }
 
-/** What the words of a tick take at the most, mostly. */
+/** Usual maximum width of a tick's label. */
 const TICK_WORDS_W = 56;
 
 function timeRuler(out: Draw[], input: TimelineInput): void {
@@ -305,7 +306,7 @@ function timeRuler(out: Draw[], input: TimelineInput): void {
   }
 }
 
-/** Threads that ran (filled) and those that wanted to (line above); dashed: the CPUs there are. */
+/** Running threads (filled) and runnable threads (line above). The number of CPUs is dashed. */
 function counters(out: Draw[], input: TimelineInput): void {
   const top = OVERVIEW_H + RULER_H;
   const box = { left: LABEL_W, width: input.size.width - LABEL_W, y: top + 3, h: COUNTER_H - 6 };

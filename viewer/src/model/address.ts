@@ -1,5 +1,5 @@
-// The address of a view: what stands behind the `#`, as reports print it (`#t=4.213&thread=12`). Foreign text: what cannot be
-// read is left out, never guessed.
+// The address of a view: the part after the `#`, as printed in reports (`#t=4.213&thread=12`). Foreign text:
+// invalid parts are ignored, never guessed.
 
 import type { Ns } from "./time";
 import type { Range } from "./view";
@@ -7,13 +7,13 @@ import type { Range } from "./view";
 /** A tab below the timeline: `why`, `stacks`, `source`, or a table by its name. One that there is not is shown as `why`. */
 export type Tab = string;
 
-/** What an address can say. */
+/** Content of an address. */
 export interface Address {
-  /** A moment to look at. */
+  /** A time to show. */
   readonly t?: Ns;
   /** The recording's own number of a thread. */
   readonly thread?: number;
-  /** What the timeline shows. */
+  /** Range of the timeline. */
   readonly view?: Range;
   /** A selected span of time. */
   readonly range?: Range;
@@ -32,7 +32,7 @@ export interface Address {
   readonly alone?: boolean;
 }
 
-/** Reads what stands behind the `#` (with or without it). */
+/** Parses the part after the `#` (with or without it). */
 export function parseAddress(hash: string): Address {
   const asked = new URLSearchParams(hash.replace(/^#/, ""));
   const t = seconds(asked.get("t"));

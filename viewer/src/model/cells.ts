@@ -64,7 +64,7 @@ export interface Filter {
   readonly range: Range | null;
 }
 
-/** Row numbers that hold every word of the filter, sorted. What is not known comes last. */
+/** Numbers of the rows that contain every word of the filter, sorted. Unknown values come last. */
 export function chosenRows(catalogue: Catalogue, table: Table, filter: Filter, sorting: Sorting): number[] {
   const words = filter.words.toLowerCase().split(/\s+/).filter((one) => one !== "");
   const holds = (row: readonly Cell[]): boolean => {

@@ -1,11 +1,13 @@
-// The ledger's classes: their words, colours and textures. Colours come from the palettes of Okabe and Ito,
-// and of Tol, moved until those of one texture stay apart for colour-blind eyes (`test/theme.test.ts` computes it); every wait has a texture, running has none,
-// so that nothing is told by colour alone. No texture has upright lines: those would read as the edges of slices. What a class means is decided in Rust (`findings/derive/class.rs`).
+// The ledger's classes: names, colours and textures. Colours come from the palettes of Okabe and Ito, and of
+// Tol. They were adjusted so that colours with the same texture are distinguishable for colour-blind eyes
+// (`test/theme.test.ts` computes it). Every wait has a texture and running has none, so that colour is never
+// the only distinction. No texture has vertical lines, which would look like edges of slices. Rust defines
+// the classes (`findings/derive/class.rs`).
 
 /** How an area is filled besides its colour. */
 export type Texture = "plain" | "rise" | "fall" | "cross" | "checks" | "lines" | "dots" | "plus" | "open";
 
-/** What the viewer knows of a class. */
+/** The viewer's properties of a class. */
 export interface ClassLook {
   readonly name: string;
   /** For people who have not read the glossary. */
@@ -13,7 +15,7 @@ export interface ClassLook {
   readonly texture: Texture;
   readonly light: string;
   readonly dark: string;
-  /** On a CPU: drawn plain. */
+  /** On a CPU: without texture. */
   readonly running: boolean;
 }
 
@@ -44,7 +46,7 @@ export const CLASSES: readonly ClassLook[] = [
   look("unknown", "not known: no source can tell", "open", "#dcdfe3", "#333b44"),
 ];
 
-/** What threads did, where nothing else is known yet. */
+/** Thread states, used in the preview. */
 const FIRST_LOOK: readonly ClassLook[] = [
   look("running", "running: on a CPU", "plain", "#4f7f96", "#7aa7bd"),
   look("waiting", "waiting: what for is being read", "dots", "#c3cad2", "#454f5b"),
@@ -53,7 +55,9 @@ const FIRST_LOOK: readonly ClassLook[] = [
 const BY_NAME: ReadonlyMap<string, ClassLook> = new Map([...CLASSES, ...FIRST_LOOK].map((one) => [one.name, one]));
 const STRANGER = look("unknown", "a class that this viewer does not know", "open", "#dcdfe3", "#333b44");
 
-/** The look of a class; one that is new to this viewer is drawn as unknown, under its own name. */
+/** Returns the look of a class. A class unknown to this viewer has its own name and the look of an unknown
+ * one.
+ */
 export function classLook(name: string): ClassLook {
   return BY_NAME.get(name) ?? { ...STRANGER, name };
 }

@@ -43,7 +43,7 @@ export function histogramPlain(histogram: Histogram): string {
   return histogram.map(([from, below, times]) => `${from}..${below}:${times}`).join(" ");
 }
 
-/** Bars from the least bucket that occurs to the greatest, empty ones included; heights from 0 to 1. */
+/** Bars from the lowest to the highest occurring bucket, including empty ones. Heights are from 0 to 1. */
 export function histogramBars(histogram: Histogram): number[] {
   const most = Math.max(1, ...histogram.map(([, , times]) => times));
   const [first, last] = [histogram[0], histogram.at(-1)];

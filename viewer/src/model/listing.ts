@@ -7,7 +7,7 @@ export interface ListingLine {
   readonly address: number;
   readonly text: string;
   readonly own_ns: Ns;
-  /** In what is called from there. */
+  /** In callees. */
   readonly below_ns: Ns;
   readonly file: string | null;
   readonly line: number | null;
@@ -17,7 +17,7 @@ export interface ListingLine {
 export interface Listing {
   readonly name: string;
   readonly module: string;
-  /** What its lines are. */
+  /** Kind of its lines. */
   readonly unit: "instruction" | "line";
   readonly lines: readonly ListingLine[];
 }
@@ -27,7 +27,7 @@ const INTERPRETED = "[python]";
 
 type Loose = Readonly<Record<string, unknown>>;
 
-/** Reads the answer, or says that it is of another form. */
+/** Parses the response. Throws if its format is unexpected. */
 export function readListing(answer: unknown): Listing {
   const body = loose(answer);
   if (!body || !Array.isArray(body["instructions"])) throw new Error("the listing has a form that this page does not know");

@@ -1,4 +1,4 @@
-// A value that is replaced whole and tells those who asked to be told.
+// A value that is replaced as a whole, with notification of subscribers.
 
 /** See the module. */
 export class Store<S extends object> {
@@ -10,7 +10,7 @@ export class Store<S extends object> {
     return this.value;
   }
 
-  /** Replaces some parts; tells nobody if nothing changed. */
+  /** Replaces some fields. Notifies no subscriber if nothing changed. */
   set(part: Partial<S>): void {
     const keys = Object.keys(part) as (keyof S)[];
     if (keys.every((key) => Object.is(this.value[key], part[key]))) return;

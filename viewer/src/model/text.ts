@@ -1,5 +1,6 @@
-// Names of threads, functions and files come from the recorded program and may hold anything. They reach the page only
-// as text (never as HTML); what would be invisible or would turn the line around is shown escaped.
+// Names of threads, functions and files come from the recorded program and may contain any text. They are
+// only added to the page as text (never as HTML). Invisible characters, and those that change the writing
+// direction, are shown escaped.
 
 const HIDDEN = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u115f\u1160\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\ufff9-\ufffb\ufffd]/g;
 
@@ -16,8 +17,8 @@ export function shortened(text: string, length: number): string {
   return chars.length <= length ? text : `${chars.slice(0, Math.max(0, length - 1)).join("")}…`;
 }
 
-/** The text, or as much of it as fits, with an ellipsis where something is missing: before its last `keep` characters, which tell it
- * from its like. The empty text where not even these fit. */
+/** The text, shortened to fit with an ellipsis before its last `keep` characters, which distinguish similar
+ * names. Empty if not even these fit. */
 export function fitted(text: string, fits: (text: string) => boolean, mostChars: number, keep = 0): string {
   if (fits(text)) return text;
   const chars = Array.from(text);
@@ -33,12 +34,12 @@ export function fitted(text: string, fits: (text: string) => boolean, mostChars:
   return keep > 0 ? fitted(text, fits, mostChars) : "";
 }
 
-/** What names that differ in numbers only have in common: `worker-*` for `worker-12`. */
+/** The common part of names that only differ in numbers: `worker-*` for `worker-12`. */
 export function stem(name: string): string {
   return name.replace(/\d+/g, "*");
 }
 
-/** The part of a path that tells most. */
+/** The most specific part of a path. */
 export function basename(path: string): string {
   return path.slice(path.lastIndexOf("/") + 1) || path;
 }

@@ -8,7 +8,7 @@ export class Catalogue {
   readonly threads: ReadonlyMap<ThreadId, Thread>;
   readonly processes: ReadonlyMap<number, Process>;
   readonly classNames: readonly string[];
-  /** Names that several of the program's threads have: they need their tid to be told apart. */
+  /** Names shared by several of the program's threads, which need their TID. */
   private readonly shared: ReadonlySet<string>;
 
   constructor(readonly summary: Summary) {
@@ -40,7 +40,9 @@ export class Catalogue {
     return this.shared.has(thread.name) ? `${name} ${thread.tid}` : name;
   }
 
-  /** Name of a thread that has to fit in so many pixels: of those with like names, the tid tells more than half a name. */
+  /** Name of a thread for this width in pixels. For threads with similar names, the TID is more useful than
+   * half a name.
+   */
   nameIn(id: ThreadId, width: number): string {
     const name = this.threadName(id);
     const thread = this.threads.get(id);
@@ -48,7 +50,7 @@ export class Catalogue {
     return thread && this.shared.has(thread.name) && name.length > letters ? String(thread.tid) : name;
   }
 
-  /** Name and tid, and the process where that says more. */
+  /** Name and TID, and the process if it adds information. */
   threadTitle(id: ThreadId): string {
     const thread = this.threads.get(id);
     if (!thread) return this.threadName(id);

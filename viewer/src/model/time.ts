@@ -25,7 +25,7 @@ export function moment(ns: Ns, step: Ns = 1e3): string {
   return `${(ns / 1e9).toFixed(digits)} s`;
 }
 
-/** Share as per cent, short: `31 %`, `0.4 %`; `100 %` is all of it. */
+/** A share in percent, short: `31 %`, `0.4 %`. `100 %` only for the whole. */
 export function percent(share: number): string {
   const value = share * 100;
   if (!Number.isFinite(value)) return "–";

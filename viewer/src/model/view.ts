@@ -11,7 +11,9 @@ export interface Range {
 /** Nothing shorter than this can be shown: a microsecond is a few thousand instructions. */
 export const RANGE_MIN_NS = 200;
 
-/** A sample is a moment: the view of one shows what lies around it (the file has as much: `SAMPLE_SPAN` in bundle.rs). */
+/** A sample has no duration: the view of a sample shows its surroundings (`SAMPLE_SPAN` in bundle.rs has the
+ * same length).
+ */
 export const SAMPLE_SPAN_NS = 1e6;
 
 /** Moves and stretches `range` as little as needed for it to lie inside `whole`. */
@@ -31,7 +33,7 @@ export function zoomed(range: Range, factor: number, at: Ns, whole: Range): Rang
   return inside({ from, to: from + wanted }, whole);
 }
 
-/** Moves by a share of what is shown; positive is later. */
+/** Moves by a share of the visible range. Positive is later. */
 export function panned(range: Range, share: number, whole: Range): Range {
   const by = (range.to - range.from) * share;
   return inside({ from: range.from + by, to: range.to + by }, whole);

@@ -9,39 +9,39 @@ import { Catalogue } from "./threads";
 import type { Ns } from "./time";
 import { type Range, SAMPLE_SPAN_NS, framed, inside, panned, sameRange, zoomed } from "./view";
 
-/** A slice that was chosen; `slice` comes a moment later. */
+/** A selected slice. `slice` arrives later. */
 export interface Picked {
   readonly ask: SliceAsk;
   readonly slice: SliceAnswer | null;
   readonly failure: string | null;
 }
 
-/** Kinds of stacks that links lead to: where a thread ran, where it did not, and who ended its waits. */
+/** Kinds of stacks that links lead to: on a CPU, off the CPU, and of the wakers. */
 export const ON_CPU = "on-cpu";
 export const OFF_CPU = "off-cpu";
 export const WAKERS = "wakers";
 
-/** Of what the stacks are, and how they are shown. */
+/** Selection and form of stacks. */
 export interface StackLook {
   /** Null: of the first kind that there is. */
   readonly kind: string | null;
   /** From callees to callers. */
   readonly reverse: boolean;
-  /** Of the chosen thread only. */
+  /** Only the selected thread. */
   readonly alone: boolean;
   /** In the colours of what changed, where there is another recording. */
   readonly compared: boolean;
 }
 
-/** What a user can come back to. */
+/** A state for the back button. */
 interface Step {
   readonly ask: SliceAsk;
   readonly view: Range;
 }
 
-/** Everything that decides what is on the screen, except sizes. */
+/** Everything that determines the screen's content, except sizes. */
 export interface State {
-  /** What is known; of a long recording, findings come later than lanes. */
+  /** The available data. For a long recording, findings come later than lanes. */
   readonly catalogue: Catalogue;
   readonly view: Range;
   /** The span of time that the user selected. */
@@ -64,9 +64,9 @@ export interface State {
   readonly path: boolean;
   readonly theme: "light" | "dark";
   readonly help: boolean;
-  /** A lane that must be scrolled into sight; a new object each time. */
+  /** A lane to scroll into view. A new object each time. */
   readonly reveal: { readonly thread: ThreadId } | null;
-  /** The last thing that went wrong, for the reader. */
+  /** The latest error, for the reader. */
   readonly failure: string | null;
 }
 
@@ -96,7 +96,9 @@ export class Viewer {
     return this.state.catalogue;
   }
 
-  /** Takes over the summary with the findings. Who has not moved yet is shown the first; who has, stays where they are. */
+  /** Takes over the summary with the findings. Shows the first finding, unless the reader has navigated
+   * already.
+   */
   adopt(catalogue: Catalogue): void {
     const { picked, range, view, tab, finding } = this.state;
     const untouched = picked === null && range === null && finding === null && tab === "why" && sameRange(view, this.whole);
@@ -192,7 +194,7 @@ export class Viewer {
 
   // --- findings ---
 
-  /** Opens a finding and shows one of its places; the worst is the first. */
+  /** Opens a finding and shows one of its places, by default the first, which is the worst. */
   openFinding(index: number, occurrence = 0): void {
     const finding = this.catalogue.summary.findings[index];
     if (!finding) return;
@@ -205,7 +207,7 @@ export class Viewer {
     this.store.set({ finding: null, occurrence: 0 });
   }
 
-  /** Next (1) or previous (-1) place of the open finding; opens the first finding if none is open. */
+  /** Next (1) or previous (-1) place of the open finding. Opens the first finding if none is open. */
   step(by: 1 | -1): void {
     const { finding, occurrence } = this.state;
     if (finding === null) return this.openFinding(0);
@@ -255,7 +257,7 @@ export class Viewer {
     this.store.set({ stacks: { ...this.state.stacks, ...look } });
   }
 
-  /** Goes to what was found. */
+  /** Opens a search result. */
   openResult(result: SearchResult): void {
     if (result.kind === "function") return this.openFunction(result.name, ON_CPU);
     if (result.kind === "finding") {
@@ -285,7 +287,7 @@ export class Viewer {
 
   // --- addresses ---
 
-  /** The address of what is shown. */
+  /** The address of the current view. */
   address(): Address {
     const { view, range, picked, finding, occurrence, tab, fn, stacks } = this.state;
     const slice = picked?.slice;
@@ -304,7 +306,7 @@ export class Viewer {
     };
   }
 
-  /** Shows what an address names; what it names wrongly is left alone. */
+  /** Shows the view of an address. Invalid parts are ignored. */
   open(hash: string): void {
     const asked = parseAddress(hash);
     if (this.catalogue.summary.pending) this.awaited = asked.finding === undefined ? null : asked;
@@ -322,7 +324,7 @@ export class Viewer {
     if (asked.tab) this.store.set({ tab: asked.tab });
   }
 
-  /** The finding that an address names, and which of its places: the one that it says, else the one at its thread and moment. */
+  /** The finding and place of an address: the given place, otherwise the one with its thread and time. */
   private named({ finding, place, thread, t }: Address): { finding: number; occurrence: number } | null {
     const index = (finding ?? 0) - 1;
     const evidence = this.catalogue.summary.findings[index]?.evidence;

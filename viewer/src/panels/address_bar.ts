@@ -1,10 +1,10 @@
-// Keeps the part behind the `#` up to date, and follows it when somebody changes it.
+// Updates the part after the `#`, and follows changes of it.
 
 import type { Viewer } from "../model/viewer";
 
 const QUIET_MS = 250;
 
-/** From now on the address is that of what is shown. */
+/** From now on, the address is that of the current view. */
 export function keepAddress(viewer: Viewer, address: () => string): void {
   let timer: ReturnType<typeof setTimeout> | undefined;
   let written = window.location.hash.replace(/^#/, "");

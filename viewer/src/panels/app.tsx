@@ -1,4 +1,4 @@
-// The page: head, ledger, findings beside the timeline, tabs below.
+// The page: head, ledger, findings next to the timeline, tabs below.
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
@@ -28,7 +28,7 @@ export function App({ viewer }: { viewer: Viewer }) {
 function Page() {
   const viewer = useViewer();
   const theme = useSelected((state) => state.theme);
-  // All of it shows what is known.
+  // The whole page depends on the catalogue.
   useSelected((state) => state.catalogue);
   const help = useSelected((state) => state.help);
   useEffect(() => {

@@ -37,7 +37,7 @@ export function Findings() {
   );
 }
 
-/** That the program computes, where that is what would help most. */
+/** Note that the program mainly computes, and what would help most. */
 function ComputesNote() {
   const computes = useViewer().catalogue.summary.computes;
   if (!computes || computes.share === null) return null;

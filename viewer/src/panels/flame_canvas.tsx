@@ -1,4 +1,5 @@
-// One flame graph on a canvas: click zooms, double click makes the sandwich of a function; arrows and Enter do the same.
+// One flame graph on a canvas: a click zooms, a double click opens the sandwich of a function. Arrow keys and
+// Enter do the same.
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Flame } from "../api/types";
@@ -12,7 +13,9 @@ interface Look {
   readonly flame: Flame;
   readonly search: string;
   readonly upward: boolean;
-  /** Its roots are leaves of stacks, and callers come next: a node's own time is that of who began there, not of the function. */
+  /** Roots are leaves of stacks, followed by callers. A node's own time is then that of stacks that begin
+   * there, not of the function.
+   */
   readonly leavesFirst: boolean;
   readonly label: string;
 }
@@ -99,12 +102,12 @@ function words(flame: Flame, node: number, leavesFirst: boolean): string {
   return `${visible(flame.names[index] ?? "")}${module ? ` (${visible(module)})` : ""}: ${duration(flame.ns[node] ?? 0)}, ${percent(share)}${own}${was}`;
 }
 
-/** "1.2 s more": nothing is told by colour alone. */
+/** "1.2 s more": the colour is never the only distinction. */
 function changeWords(ns: number): string {
   return ns === 0 ? "the same" : `${duration(Math.abs(ns))} ${ns > 0 ? "more" : "less"}`;
 }
 
-/** The node that an arrow key leads to; undefined: not an arrow. */
+/** The node that an arrow key leads to. Undefined for other keys. */
 function neighbour(boxes: readonly FlameBox[], from: number | null, key: string, upward: boolean): number | undefined {
   const here = boxes.find((one) => one.node === from) ?? null;
   if (!here) return key.startsWith("Arrow") ? boxes[0]?.node : undefined;

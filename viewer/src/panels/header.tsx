@@ -1,4 +1,4 @@
-// The head of the page: what was recorded, how far it can be believed, and the search.
+// The head of the page: the recorded command, the confidence, and the search.
 
 import { visible } from "../model/text";
 import { count, duration, percent } from "../model/time";
@@ -28,7 +28,7 @@ export function Header() {
   );
 }
 
-/** What was lost, what recording cost, what this recording cannot tell. */
+/** Losses, cost of the recording, and missing data. */
 function Trust() {
   const { summary } = useViewer().catalogue;
   const { loss, cost } = summary;

@@ -13,7 +13,7 @@ export function useViewer(): Viewer {
   return viewer;
 }
 
-/** A part of the state; draws again when that part changes. */
+/** A part of the state. Renders again when that part changes. */
 export function useSelected<T>(select: (state: State) => T): T {
   const viewer = useViewer();
   const [, redraw] = useState(0);
@@ -24,7 +24,7 @@ export function useSelected<T>(select: (state: State) => T): T {
     const check = (): void => {
       if (!Object.is(latest.current.select(viewer.state), latest.current.value)) redraw((n) => n + 1);
     };
-    // The state may have changed between drawing and now, when nobody listened yet.
+    // The state may have changed between rendering and subscribing.
     check();
     return viewer.store.subscribe(check);
   }, [viewer]);
@@ -33,9 +33,9 @@ export function useSelected<T>(select: (state: State) => T): T {
 
 /** An answer that may not be there yet. */
 export interface Answer<T> {
-  /** What was answered to what is asked now: never what belongs to another question. */
+  /** The response to the current request, never to another one. */
   readonly value: T | null;
-  /** What was answered last, to whatever: for what may be shown under its own name, or as a picture that says where it belongs. */
+  /** The latest response to any request, for content that names its own subject. */
   readonly last: T | null;
   readonly failure: string | null;
   readonly waiting: boolean;
@@ -47,7 +47,9 @@ interface Kept<T> {
   readonly failure: string | null;
 }
 
-/** Asks anew whenever `key` changes (null: asks nothing); an answer that comes too late is dropped, and nobody goes on asking for it. */
+/** Sends a request whenever `key` changes (null: no request). A late response is dropped, and an outdated
+ * request is aborted.
+ */
 export function useAnswer<T>(key: string | null, ask: (signal: AbortSignal) => Promise<T>, wait_ms = 0): Answer<T> {
   const [kept, keep] = useState<Kept<T>>({ key: null, value: null, failure: null });
   useEffect(() => {
@@ -70,7 +72,7 @@ export function useAnswer<T>(key: string | null, ask: (signal: AbortSignal) => P
   return answerTo(key, kept);
 }
 
-/** What of the last answer is one to the question that is asked now. */
+/** The parts of the latest response that belong to the current request. */
 export function answerTo<T>(key: string | null, kept: Kept<T>): Answer<T> {
   if (key === null) return { value: null, last: null, failure: null, waiting: false };
   const is = kept.key === key;

@@ -1,4 +1,4 @@
-// What the pointer is told about a lane.
+// Tooltips of a lane.
 
 import type { LaneRows, SpanKind, SpanRows } from "../api/types";
 import type { SpanWords } from "../layout/lane";

@@ -43,7 +43,7 @@ function escape(viewer: Viewer): void {
   else viewer.store.set({ picked: null, back: [] });
 }
 
-/** What matters of an element that has the focus. */
+/** The relevant properties of the focused element. */
 interface Focused {
   readonly tagName?: string;
   readonly type?: string;
@@ -67,11 +67,11 @@ function isIn(focused: Focused | null, selector: string): boolean {
   return Boolean(focused?.closest?.(selector));
 }
 
-/** Does what a key says, unless somebody is typing or a button takes the key. */
+/** Executes a key's command, unless the reader is typing or a button handles the key. */
 export function handleKey(viewer: Viewer, event: KeyboardEvent): void {
   if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
   const name = event.key.length === 1 ? event.key.toLowerCase() : event.key;
-  // What lies below the help does not move unseen.
+  // Content behind the help must not move.
   if (viewer.state.help && name !== "?" && name !== "Escape") return;
   if (isTaken(event.target as Focused | null, name)) return;
   const digit = /^[1-9]$/.test(name) ? Number(name) : 0;

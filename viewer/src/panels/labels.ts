@@ -40,7 +40,7 @@ function threads(n: number): string {
   return n === 1 ? "1 thread" : `${count(n)} threads`;
 }
 
-/** Share of its life that a thread ran: enough to tell the busy from the idle. */
+/** Share of its life during which a thread ran, which separates busy from idle threads. */
 function onCpu(catalogue: Catalogue, thread: { classes?: readonly number[]; start_ns: number; end_ns: number }): string {
   if (!thread.classes) return "";
   const life = thread.end_ns - thread.start_ns;

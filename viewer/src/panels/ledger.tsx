@@ -23,7 +23,8 @@ export function LedgerBar() {
   const { summary } = viewer.catalogue;
   const known: Ledger | null = range ? answer.value : summary.ledger;
   const of = range ? `of the selected ${duration(range.to - range.from)}` : "of the whole run";
-  // Until a range is added up, the list of what was shown last holds the place, unseen: else the page would jump with every drag.
+  // Until a range is added up, the previous list keeps its space but is hidden. Otherwise the page would jump
+  // with every drag.
   const ledger = known ?? answer.last ?? summary.ledger;
   const all = sharesOf(ledger, summary.classes);
   const shares = known ? all : [];
@@ -56,7 +57,7 @@ export function LedgerBar() {
   );
 }
 
-/** What most of the work is. */
+/** The function with most of the work. */
 function BusiestLine() {
   const viewer = useViewer();
   const { busiest } = viewer.catalogue.summary;
@@ -71,7 +72,7 @@ function BusiestLine() {
   );
 }
 
-/** What much of it is. */
+/** Kind of much of the work. */
 function KnownWorkLine() {
   const known = useViewer().catalogue.summary.known_work;
   if (!known) return null;

@@ -16,7 +16,7 @@ export function Search() {
   const input = useRef<HTMLInputElement>(null);
   const asked = text.trim();
   const answer = useAnswer(open && asked !== "" ? asked : null, (signal) => viewer.source.search(asked, signal), 120);
-  // What was found for the words before stays in sight until there is more: each line leads to what it says.
+  // Earlier results stay visible until new ones arrive: each line still leads to its own result.
   const results = asked === "" ? [] : (answer.last ?? []);
   /** The words for which Enter was pressed before their answer came. */
   const entered = useRef("");

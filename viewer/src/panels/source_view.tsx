@@ -1,4 +1,4 @@
-// The instructions of a function with what each costs, and the source line that each comes from; of one that is interpreted, its lines.
+// A function's instructions with their cost and source lines. For an interpreted function, its lines.
 
 import { useState } from "preact/hooks";
 import { type Listing, type ListingLine, readListing } from "../model/listing";
@@ -6,7 +6,7 @@ import { basename, visible } from "../model/text";
 import { count, duration, percent } from "../model/time";
 import { useAnswer, useSelected, useViewer } from "./hooks";
 
-/** Of longer functions, only what costs is shown at first. */
+/** For longer functions, only lines with a cost are shown at first. */
 const MANY = 40;
 
 /** See the module. */

@@ -1,4 +1,5 @@
-// Flame graphs: of the whole program, or of a thread, a range and a function; from roots down, from leaves up, or both (a sandwich).
+// Flame graphs of the whole program, or of a thread, a range and a function. From roots down, from leaves up,
+// or both (a sandwich).
 
 import { useMemo, useState } from "preact/hooks";
 import type { Flame, FlameAsk } from "../api/types";
@@ -63,7 +64,7 @@ export function Stacks() {
   );
 }
 
-/** The two colours of a comparison, and what they cannot show. */
+/** The two colours of a comparison, and its limits. */
 function Changes({ flame }: { flame: Flame | null }) {
   const before = flame?.before_total_ns;
   if (flame === null || before === undefined) return null;
@@ -110,7 +111,7 @@ function Nothing({ flame }: { flame: Flame }) {
   );
 }
 
-/** What the picture rests on. */
+/** Basis of the picture. */
 function Words({ flame, search }: { flame: Flame; search: string }) {
   const waits = flame.slices > 0 ? `, ${count(flame.slices_with_stack)} of ${count(flame.slices)} waits have a stack` : "";
   const error = flame.error_ns > 0 ? ` ± ${duration(flame.error_ns)}` : "";

@@ -4,7 +4,7 @@ import { useEffect, useRef } from "preact/hooks";
 import { Painter } from "../draw/canvas";
 import { useSelected } from "./hooks";
 
-/** See the module. The name stands beside it, so screen readers need not know of it. */
+/** A class's colour and texture. The name is next to it, so screen readers can skip it. */
 export function Swatch({ name, width = 16, height = 12 }: { name: string; width?: number; height?: number }) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const theme = useSelected((state) => state.theme);

@@ -1,4 +1,4 @@
-// A table: sortable, filterable, each row leads to its place in the timeline; copied as tab-separated values.
+// A table: sortable, filterable, each row links to its place in the timeline. Copied as tab-separated values.
 
 import { useState } from "preact/hooks";
 import type { Histogram, Table } from "../api/types";
@@ -102,13 +102,13 @@ function Row({ table, row }: { table: Table; row: number }) {
 
 const [BAR_W, BARS_H] = [5, 16];
 
-/** A histogram that fits into a line; its words stand beside it. */
+/** A histogram within a line, with its text next to it. */
 function Bars({ histogram }: { histogram: Histogram }) {
   const bars = histogramBars(histogram);
   return (
     <svg class="bars" width={bars.length * BAR_W} height={BARS_H} aria-hidden="true">
       {bars.map((share, at) => {
-        // What there is can be seen, however little it is.
+        // Any count above 0 is visible.
         const height = share > 0 ? Math.max(1.5, share * BARS_H) : 0;
         return <rect key={at} x={at * BAR_W} y={BARS_H - height} width={BAR_W - 1} height={height} />;
       })}
@@ -116,7 +116,7 @@ function Bars({ histogram }: { histogram: Histogram }) {
   );
 }
 
-/** Into the clipboard; pages from disk may lack the newer way. */
+/** Copies to the clipboard. Pages from disk may lack the newer API. */
 async function copyText(text: string): Promise<void> {
   if (navigator.clipboard) return navigator.clipboard.writeText(text);
   const area = document.createElement("textarea");

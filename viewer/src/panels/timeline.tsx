@@ -1,4 +1,4 @@
-// The timeline as a part of the page: its elements, its words for screen readers, and what it asks for besides tiles.
+// The timeline in the page: its elements, its text for screen readers, and its requests except tiles.
 
 import { useEffect, useRef } from "preact/hooks";
 import type { CriticalPath } from "../api/types";
@@ -46,7 +46,7 @@ export function Timeline() {
   );
 }
 
-/** What is shown, in words; also the place of a few buttons. */
+/** Text about the visible range, with some buttons. */
 function Status({ leftOut }: { leftOut: number }) {
   const viewer = useViewer();
   const view = useSelected((state) => state.view);
@@ -71,7 +71,7 @@ function Status({ leftOut }: { leftOut: number }) {
   );
 }
 
-/** Wakeups around the chosen slice; gives how many are not drawn. */
+/** Wakeups around the selected slice. Returns the number of omitted ones. */
 function useWakeups(drawn: { readonly current: TimelineCanvas | null }): number {
   const viewer = useViewer();
   const slice = useSelected((state: State) => state.picked?.slice ?? null);
@@ -92,7 +92,7 @@ const PATH_CLASSES = 5;
 /** Classes below this share of the path are not named. */
 const LISTED = 0.001;
 
-/** What the critical path of the view consists of: only shortening these makes the run shorter. Null: not known yet. */
+/** Composition of the view's critical path: only shortening these parts shortens the run. Null: not known yet. */
 function PathWords({ path }: { path: CriticalPath | null }) {
   const { catalogue } = useViewer();
   const classes = path?.classes ?? [];
@@ -109,7 +109,7 @@ function PathWords({ path }: { path: CriticalPath | null }) {
   );
 }
 
-/** The critical path of what is shown, if it is lit. */
+/** The critical path of the visible range, if it is highlighted. */
 function usePath(drawn: { readonly current: TimelineCanvas | null }): { lit: boolean; path: CriticalPath | null } {
   const viewer = useViewer();
   const lit = useSelected((state) => state.path);

@@ -1,5 +1,5 @@
-// The timeline's canvas: sizes, pointer and wheel, and when to paint. What is painted is `layout/timeline.ts`; what an action does
-// is `model/viewer.ts`.
+// The timeline's canvas: sizes, pointer and wheel, and when to paint. `layout/timeline.ts` has the painting,
+// and `model/viewer.ts` the actions.
 
 import type { CriticalPath, LaneRows, Wakeups } from "../api/types";
 import { Painter } from "../draw/canvas";
@@ -13,7 +13,7 @@ import { hoverText, spanText } from "./hover";
 import { labelOf } from "./labels";
 import { TimelineTiles } from "./timeline_tiles";
 
-/** What the pointer is doing. */
+/** State of a drag. */
 type Drag =
   | { readonly kind: "pan"; readonly x: number; readonly y: number; readonly view: Range; readonly scroll: number; moved: boolean }
   | { readonly kind: "select"; readonly from: number; moved: boolean }
@@ -22,7 +22,7 @@ type Drag =
 /** Elements that the canvas works with. */
 export interface Parts {
   readonly canvas: HTMLCanvasElement;
-  /** Scrolls up and down; the canvas stays in place. */
+  /** Scrolls vertically, while the canvas stays in place. */
   readonly scroller: HTMLElement;
   /** As high as all rows, so that the scroller has something to scroll. */
   readonly spacer: HTMLElement;
@@ -32,7 +32,7 @@ export interface Parts {
 /** See the module. */
 export class TimelineCanvas {
   private tiles: TimelineTiles;
-  /** What was known, and shown, when it was painted last. */
+  /** Data and range of the last painting. */
   private painted: { readonly catalogue: Catalogue; readonly view: Range };
   private painter: Painter | null = null;
   private painterKey = "";
@@ -95,8 +95,8 @@ export class TimelineCanvas {
       return;
     }
     const { catalogue, view } = this.viewer.state;
-    // With the findings came another place to look at. It is asked for as if it had been the first, in the very words in
-    // which the next opening will ask: those answers are kept.
+    // The findings brought another place to show. It is requested like the first one of the next opening,
+    // with the same words, so that its responses are cached.
     if (catalogue !== this.painted.catalogue && !sameRange(view, this.painted.view)) {
       this.tiles.end();
       this.tiles = this.newTiles();
@@ -106,7 +106,7 @@ export class TimelineCanvas {
     this.layout();
     this.painter?.paint(composeTimeline(this.input()));
     this.tiles.flush();
-    // Tests wait for this: everything that this view needs is drawn.
+    // Tests wait for this: the view is completely drawn.
     this.parts.canvas.dataset["idle"] = String(this.tiles.idle);
   }
 
@@ -132,7 +132,7 @@ export class TimelineCanvas {
     return pen;
   }
 
-  /** Rows anew, where something changed that decides them; and the lane in sight that has to be. */
+  /** Computes the rows again after a relevant change, and scrolls the requested lane into view. */
   private layout(): void {
     const { state, catalogue } = this.viewer;
     const below = cpuBelow(state);
@@ -227,7 +227,7 @@ export class TimelineCanvas {
     const zooms = event.ctrlKey || event.metaKey || fits || event.offsetY < PINNED_H;
     if (sideways !== 0) this.viewer.pan((sideways * scale) / Math.max(1, this.width - LABEL_W));
     if (zooms && upright !== 0) {
-      // A touch-pad's pinch comes as small steps with Ctrl; a mouse wheel as steps of about 100.
+      // A touchpad's pinch sends small steps with Ctrl, a mouse wheel steps of about 100.
       const gain = event.ctrlKey && Math.abs(event.deltaY) < 40 ? 0.012 : 0.0025;
       this.viewer.zoom(Math.exp(Math.max(-100, Math.min(100, upright * scale)) * gain), this.ns(event.offsetX, this.viewer.state.view));
     }
@@ -341,7 +341,7 @@ export class TimelineCanvas {
     hover.style.top = `${below + hover.offsetHeight > box.bottom + 120 ? event.clientY - hover.offsetHeight - 10 : below}px`;
   }
 
-  /** What the pointer is told about a place of a row. */
+  /** Tooltip of a place in a row. */
   private textOf(row: Row, at: number, y: number): string {
     const { catalogue } = this.viewer;
     if (row.kind === "cpu") return `CPU ${row.id}\n${this.occupantText(row.id, at)}`;
@@ -371,7 +371,7 @@ function partAt(parts: readonly Part<LaneRows>[], at: number): Part<LaneRows> | 
   return parts.find((one) => at >= one.from && at < one.to) ?? null;
 }
 
-/** The CPU to show below the chosen thread: the one it waited for, of which Why tells. */
+/** The CPU to show below the selected thread: the one that it waited for, according to Why. */
 export function cpuBelow(state: State): { thread: number; cpu: number } | null {
   const slice = state.picked?.slice;
   return slice && slice.occupied_cpu >= 0 ? { thread: slice.thread, cpu: slice.occupied_cpu } : null;

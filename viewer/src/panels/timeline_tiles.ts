@@ -50,7 +50,7 @@ export class TimelineTiles {
     this.counterTiles = new TileStore(counters, arrived, 200);
   }
 
-  /** A new frame, of this view, so many pixels wide. */
+  /** A new frame of this view, with this width in pixels. */
   begin(view: Range, width: number): void {
     this.view = view;
     this.level = levelFor(this.zoom, (view.to - view.from) / Math.max(1, width));
@@ -61,12 +61,12 @@ export class TimelineTiles {
     for (const store of this.stores()) store.flush();
   }
 
-  /** Nobody looks any more. */
+  /** The view is no longer shown. */
   end(): void {
     for (const store of this.stores()) store.end();
   }
 
-  /** Nothing is on its way: what is drawn is all there is. */
+  /** Whether no request is pending, so that the drawing is complete. */
   get idle(): boolean {
     return this.stores().every((store) => store.idle);
   }
@@ -92,7 +92,7 @@ export class TimelineTiles {
     return parts;
   }
 
-  /** How many spans of this thread lie in each other at the most, as far as is known yet. */
+  /** Maximum nesting depth of this thread's spans, as far as known yet. */
   depthOf(thread: number): number {
     return this.depths.get(thread) ?? 0;
   }

@@ -1,4 +1,5 @@
-// Why is the chosen slice as it is: what it waited for, who had that, what they did meanwhile. Every link is a place.
+// The causes of the selected slice: the reason of the wait, the holder or occupant, and its activity. Every
+// link leads to a place.
 
 import type { Frame, SliceAnswer, WhyLink } from "../api/types";
 import { classLook } from "../model/classes";
@@ -87,7 +88,7 @@ function Link({ link, first }: { link: WhyLink; first: boolean }) {
   );
 }
 
-/** What this slice did to others: who waited because this thread came last. */
+/** Effect of this slice on others: threads that waited because this thread arrived last. */
 function Kept({ slice }: { slice: SliceAnswer }) {
   const viewer = useViewer();
   const { catalogue } = viewer;
@@ -160,7 +161,7 @@ function Occupants({ slice, length }: { slice: SliceAnswer; length: number }) {
   );
 }
 
-/** Where it ran; of one that waited for a CPU, where it ran next. */
+/** The CPU on which it ran. For a wait for a CPU, where it ran next. */
 function cpuWords(slice: SliceAnswer): string {
   if (slice.cpu < 0) return "";
   return slice.occupied_cpu >= 0 ? `, then on CPU ${slice.cpu}` : `, CPU ${slice.cpu}`;
