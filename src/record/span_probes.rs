@@ -450,7 +450,7 @@ mod tests {
     #[test]
     fn what_ran_before_the_probes_is_said_in_whole_milliseconds() {
         let text = |ms| {
-            format!("what ran before its probes were there is not told: {ms} ms of a process at the most")
+            format!("spans before the probes were attached are not recorded: at most {ms} ms of a process")
         };
         assert_eq!(told_from(Duration(0)), None);
         assert_eq!(told_from(Duration(1)), Some(text(1)));
