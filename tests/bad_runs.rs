@@ -94,7 +94,7 @@ fn runs_that_scatter_too_much_say_how_many_would_tell() {
     let text = flat(&output);
     assert!(text.contains("more than the 1,000 that are made by default"), "{text}");
     assert!(
-        text.contains("The 10 that were made would find a change of") && text.contains("-n makes"),
+        text.contains("The 10 that were made would find a change of") && text.contains("-n sets"),
         "{text}"
     );
     let _ = std::fs::remove_file(scratch.join("count"));

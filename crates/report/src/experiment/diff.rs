@@ -62,7 +62,7 @@ fn verdict(goal: Goal, diff: &Diff, page: &mut Page) {
     let unit = if diff.difference.paired { "pair" } else { "run" };
     let basis = if found.runs < BOOTSTRAP_MIN { "Student's t" } else { "bootstrap" };
     page.text(format!(
-        "{values} ({} with 95 % interval by {basis}, {}).",
+        "{values}, change {} (95 % interval by {basis}, {}).",
         range(found.low, found.high),
         counted(found.runs as u64, unit)
     ));
