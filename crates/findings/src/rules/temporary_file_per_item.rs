@@ -1,6 +1,6 @@
 //! # temporary-file-per-item: a file is made and removed again for each item
 //!
-//! ## What it sees
+//! ## Symptoms
 //! Calls that make a file (`open` and `openat` with `O_CREAT`, `creat`) and calls that remove one (`unlink`, `unlinkat`). They are
 //! counted throughout (`--syscalls`) or in short windows. Samples give their CPU time, and slices the time blocked in them.
 //!
