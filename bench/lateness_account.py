@@ -15,11 +15,11 @@ import time
 import ocaml_rings
 from ocaml_rings import BEGIN, END
 
-# Phases of OCaml 5.3: one domain leads a pause; each comes to its barrier.
+# Phases of OCaml 5.3: one domain leads a pause, and each arrives at its barrier.
 BARRIER, LEADER = 33, 35
 NAME = "lateness"
-# Kept in the kernel until the end: who is woken for every event decides who runs next. Of strangers is noted who has a CPU
-# that a thread of ours left, until one of ours has it again.
+# Kept in the kernel until the end: a reader woken for every event would influence scheduling. For other
+# programs, only the occupant of a CPU that our thread left is recorded, until our thread has the CPU again.
 NOTES = f"""
 tracepoint:sched:sched_switch /comm == "{NAME}"/ {{ @left[cpu] = 1; @t[pid, tid] = 1; }}
 tracepoint:sched:sched_switch /@left[cpu] || args->next_comm == "{NAME}"/ {{
@@ -29,10 +29,10 @@ tracepoint:sched:sched_switch /@left[cpu] || args->next_comm == "{NAME}"/ {{
 tracepoint:sched:sched_waking /args->comm == "{NAME}"/ {{ @w[nsecs, args->pid] = 1; }}
 """
 KEYS_MAX = 2_000_000
-# The bits of a switch's prev_state that say why it sleeps; none of them: it could go on.
+# Bits of a switch's prev_state with the reason for sleeping. Without any of them, the thread was runnable.
 SLEEPS = 0xFF
-# Between the moment that the kernel counts a switch from and bpftrace's turn at it other tracers have theirs (ns). What two
-# causes differ by less, switch for switch, is not told apart: both are right, and counted as such.
+# Time between the kernel's timestamp of a switch and bpftrace's, in which other tracers run (ns). If two
+# causes differ by less than this per switch, both count as right.
 DOUBT_NS = 10_000
 
 Pause = collections.namedtuple("Pause", "last causes occupants made")
@@ -46,7 +46,7 @@ class Switches:
         with open(self.file, "w") as out:
             self.process = subprocess.Popen(["bpftrace", "-e", NOTES], stdout=out, stderr=subprocess.DEVNULL,
                                             env=os.environ | {"BPFTRACE_MAP_KEYS_MAX": str(KEYS_MAX)})
-        time.sleep(4)  # It says that it attaches before it has.
+        time.sleep(4)  # holdup prints that it attaches before it has attached.
 
     def finish(self):
         self.process.send_signal(2)
@@ -74,7 +74,7 @@ class Switches:
         """What a thread did between two moments: (from, until, state, CPU)."""
         rows, state, cpu = self.courses.get(tid, []), "unknown", None
         start = bisect.bisect_right(rows, (from_, 3))
-        # A wakeup only says something of who sleeps; what was before it decides.
+        # A wakeup only matters for a sleeping thread. The previous state decides.
         for place in range(max(start - 8, 0), len(rows)):
             when, _, new, where = rows[place]
             if when >= until:
@@ -82,7 +82,8 @@ class Switches:
             if new == "woken" and state not in ("asleep", "unknown"):
                 continue
             if new == "woken":
-                # It waits where it then runs; and who was woken before the request could go on when it came.
+                # The thread waits on the CPU on which it then runs. A thread woken before the request was
+                # runnable when it came.
                 where = next((row[3] for row in rows[place:place + 3] if row[2] == "runs"), cpu)
                 new = "queued" if when <= from_ else new
             if when > from_:
@@ -153,7 +154,7 @@ def account(ring, switches, fault, truth):
     pauses, program = asked(ring), truth["tids"]["main"]
     owners, causes = domains(pauses, switches, program), {}
     for when, came in pauses:
-        # Of two that came at one moment, who goes on first did not wait for the other.
+        # If two arrive at the same time, the one that continues first did not wait for the other.
         domain, (until, _) = max(came.items(), key=lambda row: (row[1][0], -row[1][1]))
         answers = switches.running(until, program) - set(owners.values())
         last = owners.get(domain) or (answers.pop() if len(answers) == 1 else None)
@@ -172,7 +173,7 @@ def judge(switches, last, span, made):
     names = {
         "runs": "page-faults" if faults else "ran-on", "queued": "no-cpu", "unknown": "unknown",
         "asleep": "slept-in-a-call" if sleeps else "asked-late",
-        # Its own timer woke it: nobody was late to do so.
+        # Its own timer woke it: no waker was late.
         "woken": "no-cpu" if sleeps else "woken-late",
     }
     pieces = list(switches.course(last, *span))

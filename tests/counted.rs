@@ -109,7 +109,7 @@ fn calls_are_counted_in_threads_and_children() {
     assert_eq!(judged_by(&scratch, "usdt:shop:sold", "SEMAPHORE=1,2").unwrap(), vec![650.0; 4]);
     for (wrong, why) in [
         ("function:idled", "no function idled"),
-        ("usdt:shop:bought", "it has shop:sold"),
+        ("usdt:shop:bought", "its probes are shop:sold"),
         ("function:/nowhere/shop:worked", "/nowhere/shop"),
         ("usdt:shop", "usdt:PROVIDER:NAME"),
     ] {

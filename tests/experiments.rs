@@ -126,7 +126,7 @@ fn runs_that_fail_are_told_and_the_others_count() {
 fn what_cannot_be_meant_is_said_before_anything_runs() {
     let scratch = Scratch::new("meant");
     let cases: &[(&[&str], &str)] = &[
-        (&["sweep", "--set", "no-such-knob=1,2", "--", "true"], "no knob"),
+        (&["sweep", "--set", "no-such-knob=1,2", "--", "true"], "is not a knob"),
         (&["sweep", "--set", "cpus=0;9999", "--", "true"], "CPUs are wanted"),
         (&["sweep", "--set", "A=1", "--", "true"], "two values"),
         (&["sweep", "--set", "A=1,1", "--", "true"], "named twice"),

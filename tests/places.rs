@@ -52,7 +52,7 @@ fn tables_of_others_are_no_recording() {
         for words in [["import", "stacks.folded", "-o", name], ["run", "-o", name, "true"]] {
             let output = run(&scratch, &words);
             assert_eq!(output.status.code(), Some(2), "{words:?}: {}", stderr(&output));
-            assert!(stderr(&output).contains("in the way"), "{words:?}: {}", stderr(&output));
+            assert!(stderr(&output).contains("not a recording"), "{words:?}: {}", stderr(&output));
         }
     }
     assert_eq!(names(&scratch.join("data")), ["part-0.parquet", "table.parquet"]);

@@ -80,7 +80,7 @@ fn javas_buffers_at_their_limit_ask_for_collections() {
     let report =
         record_json(&scratch, &[], &["java", "-XX:MaxDirectMemorySize=16m", "-cp", classes, "Packs"]);
     let (said, advice) = told(&report);
-    assert!(said.contains("by java.nio.Bits.reserveMemory for Packs.pack"), "{said}");
+    assert!(said.contains("with java.nio.Bits.reserveMemory for Packs.pack"), "{said}");
     assert!(advice.contains("MaxDirectMemorySize"), "{advice}");
 }
 
@@ -98,7 +98,7 @@ fn a_go_program_asks_for_stops() {
         }
         let report = record_json(&scratch, &[], &[scratch.join("rooms").to_str().unwrap()]);
         let (said, advice) = told(&report);
-        assert!(said.contains("by runtime.ReadMemStats for main.room"), "{flags:?}: {said}");
+        assert!(said.contains("with runtime.ReadMemStats for main.room"), "{flags:?}: {said}");
         assert!(advice.contains("runtime/metrics"), "{flags:?}: {advice}");
     }
 }

@@ -63,7 +63,7 @@ fn where_it_fails_in_the_end_the_answer_and_the_recording_are_told() {
     let output =
         run(&scratch, &[&["diff", "--a", &removes, "--b", "true", "--html", file][..], &quick].concat());
     assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
-    assert!(stdout(&output).contains("Kept in"), "{}", stdout(&output));
+    assert!(stdout(&output).contains("Saved in"), "{}", stdout(&output));
     assert!(stderr(&output).contains("writing"), "{}", stderr(&output));
 }
 

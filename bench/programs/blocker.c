@@ -1,8 +1,8 @@
-/* blocker THREADS RATE SECONDS: each thread blocks RATE times a second, in calls a few deep. Prints how often all did, and
- * the CPU time of one.
+/* blocker THREADS RATE SECONDS: each thread blocks RATE times a second, in calls a few deep. Prints the total
+ * number of blocks, and the CPU time of one.
  *
- * The threads' turns are spread evenly, and a thread keeps its own: how many wake from one interrupt would otherwise change from
- * run to run, and with it what a block costs, by a factor of three. */
+ * The threads' turns are spread evenly, and a thread keeps its own. Otherwise the number of threads woken by
+ * one interrupt would vary between runs. That changes the cost of a block by a factor of three. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,7 +37,7 @@ static void *work(void *number)
 	prctl(PR_SET_TIMERSLACK, 1);
 	for (; next < end; count++) {
 		next += period;
-		/* Late: what was missed is not made up for. */
+		/* Late: missed turns are not repeated. */
 		while (next < now_ns())
 			next += period;
 		struct timespec until = {next / 1000000000L, next % 1000000000L};

@@ -1,6 +1,6 @@
-/* deep MILLISECONDS HZ: computes for so long, thirty calls deep, and looks at the clock all the time. Where that jumps,
- * something else ran: prints the CPU seconds used, and the median (ns) of as many of the longest jumps as there are samples at
- * HZ. */
+/* deep MILLISECONDS HZ: computes for this time, thirty calls deep, and reads the clock all the time. A jump
+ * of the clock means that something else ran. Prints the CPU seconds used, and the median (ns) of the longest
+ * jumps, as many as there are samples at HZ. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>

@@ -1,5 +1,6 @@
-/* handover ROUNDS WORK CPU...: on each of the CPUs two threads hand a byte to and fro through pipes, each with some work between,
- * so that the CPU is never idle and each turn blocks once. Prints blocks a second and the CPU time of one (ns). */
+/* handover ROUNDS WORK CPU...: on each of the CPUs, two threads pass a byte to each other through pipes, with
+ * some work before each. The CPU is never idle, and each turn blocks once. Prints blocks per second and the
+ * CPU time of one (ns). */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>

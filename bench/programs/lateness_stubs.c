@@ -46,7 +46,9 @@ __attribute__((constructor)) static void look_where(void)
     sched_getaffinity(0, sizeof may, &may);
 }
 
-/* The calling thread stays on that CPU of those the program may use; a negative number counts from the last. */
+/* Binds the calling thread to one of the CPUs that the program may use. A negative number counts from the
+ * last one.
+ */
 intnat late_pin(intnat wanted)
 {
     cpu_set_t one;
@@ -101,7 +103,7 @@ intnat late_touch(intnat ms)
     return 0;
 }
 
-/* Gives back what was touched. */
+/* Returns touched pages to the kernel. */
 intnat late_give_back(value unit)
 {
     (void)unit;

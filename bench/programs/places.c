@@ -1,5 +1,6 @@
-/* THREADS SECONDS: threads that wait in many places, each on a futex word of its own, for times that differ. The word
- * tells exactly how long each place was waited in; its stack is what is estimated. Prints "WORD NAME" for each. */
+/* THREADS SECONDS: threads that wait in many places, each on a futex word of its own, for different times.
+ * The word gives the exact waiting time of each place. Its stack is the estimated value. Prints "WORD NAME"
+ * for each. */
 #include <linux/futex.h>
 #include <pthread.h>
 #include <stdint.h>

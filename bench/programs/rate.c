@@ -1,4 +1,4 @@
-// Allocates and frees small blocks, with some work between; prints the CPU time that one of them took (ns).
+// Allocates and frees small blocks, with some work in between. Prints the CPU time per block (ns).
 //
 // rate COUNT WORK
 #include <stdint.h>

@@ -1,5 +1,6 @@
-// Allocates in forty functions at rates and sizes of their own, in several threads, frees some of it in others, keeps some;
-// prints what each function really allocated: NAME BYTES OBJECTS KEPT_BYTES ELSEWHERE_BYTES, a line each.
+// Allocates in forty functions at different rates and sizes, in several threads. Frees some of it in other
+// threads, and keeps some. Prints the real allocations of each function, one line each: NAME BYTES OBJECTS
+// KEPT_BYTES ELSEWHERE_BYTES.
 //
 // sites SECONDS-WORTH THREADS SEED
 #include <pthread.h>

@@ -1,9 +1,9 @@
 /*
- * A server whose threads wait for connections with an epoll instance each, all of them for one listening socket. Clients
- * connect one after the other, ask, and are answered.
+ * A server whose threads wait for connections, each with an epoll instance of its own on the same listening
+ * socket. Clients connect one after the other, send a request, and get a response.
  *
- * Slow: a connection wakes every thread; one accepts it, the others find nothing.
- * Fixed (-DFIXED): EPOLLEXCLUSIVE: it wakes one.
+ * Slow: a connection wakes every thread. One accepts it, the others find nothing.
+ * Fixed (-DFIXED): EPOLLEXCLUSIVE wakes only one.
  */
 #include <netinet/in.h>
 #include <pthread.h>

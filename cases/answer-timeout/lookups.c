@@ -1,6 +1,7 @@
 /*
- * Four threads look up names, as a crawler does before it connects. Of the two name servers the first takes questions and never answers
- * them: the C library waits for a second, and asks the other, which answers at once. `lookups servers` is both servers.
+ * Four threads resolve names, like a crawler before it connects. The first of the two name servers receives
+ * requests and never responds. The C library waits for a second, and then asks the other one, which responds
+ * at once. `lookups servers` runs both servers.
  *
  * Slow: the dead server is the first of the list.
  * Fixed (-DFIXED): it is the last.
@@ -95,7 +96,7 @@ int main(int argc, char **argv)
 	if (!strcmp(argv[1], "servers"))
 		return be_servers();
 	wanted = atol(argv[1]);
-	/* The servers may not be there yet: who asks a port without one is told so at once. */
+	/* The servers may not run yet: a request to a port without a server fails at once. */
 	usleep(100000);
 	for (int i = 0; i < THREADS; i++)
 		pthread_create(&threads[i], NULL, look_up, NULL);

@@ -24,7 +24,7 @@ enum { CLIENTS = 4, ROWS = 100000, ROUNDS = 160, BETWEEN_NS = 500000, BETWEEN_RE
 static struct sockaddr_un address = { .sun_family = AF_UNIX };
 static struct pollfd ends[CLIENTS + 1];
 static long responses, wanted;
-/* The report that is being made: for whom, the next row, the sum so far. */
+/* The current report: its client, the next row, the sum so far. */
 static int reader = -1, row;
 static unsigned sum;
 
@@ -85,7 +85,7 @@ static int serve(void)
 	return 0;
 }
 
-/* Sends requests until it is killed; the server may be started again. */
+/* Sends requests until it is killed. The server may be restarted. */
 static int send_requests(char request, long between_ns)
 {
 	struct timespec between = { 0, between_ns };

@@ -1,9 +1,10 @@
 /*
- * A shop: four clerks answer orders, and look into the stock under its lock. A book-keeper adds the stock up now and then, under
- * the lock, too. Analysts compute on all CPUs until the last order is answered; they never look into the stock.
+ * A shop: four clerks handle orders, and read the stock under its lock. A book-keeper adds up the stock now
+ * and then, under the same lock. Analysts compute on all CPUs until the last order is done, and never use the
+ * stock.
  *
- * Slow: the book-keeper is at low priority. The analysts hardly let it run, and the clerks wait for its lock.
- * Fixed (-DFIXED): it is the analysts that are.
+ * Slow: the book-keeper has a low priority. The analysts hardly let it run, and the clerks wait for its lock.
+ * Fixed (-DFIXED): the analysts have the low priority.
  */
 #define _GNU_SOURCE
 #include <pthread.h>

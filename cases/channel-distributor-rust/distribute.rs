@@ -1,5 +1,5 @@
-//! Hands small tasks to a worker through a channel. How many tasks the channel holds is the argument: with 0 each task is
-//! a meeting of two threads.
+//! Passes small tasks to a worker through a channel. The argument is the channel's capacity: with 0, each
+//! task is a rendezvous of two threads.
 
 #[allow(dead_code, reason = "what other programs use of it")]
 #[path = "../shared/pool-rs/channel.rs"]

@@ -1,5 +1,5 @@
-//! Counts the pairs of near points, each pair once: row i has n - i of them, so the first rows are the longest. The chunk
-//! size says how many rows a task has.
+//! Counts the pairs of near points, each pair once: row i has n - i of them, so the first rows are the
+//! longest. The chunk size is the number of rows per task.
 
 #[allow(dead_code, reason = "what other programs use of it")]
 #[path = "../shared/pool-rs/pool.rs"]

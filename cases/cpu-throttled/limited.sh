@@ -1,3 +1,3 @@
 #!/bin/sh
-# limited.sh QUOTA PROGRAM ARGS...: runs it with so much CPU time (µs) in each 100 ms.
+# limited.sh QUOTA PROGRAM ARGS...: runs it with this CPU time (µs) in each 100 ms.
 exec "$(dirname "$0")/../shared/limited.sh" cpu "$@"

@@ -1,5 +1,5 @@
 /*
- * Counts primes in blocks of numbers, with as many threads as there are CPUs; it does not know what it may use of them.
+ * Counts primes in blocks of numbers, with one thread per CPU. It does not know its CPU limit.
  */
 #include <pthread.h>
 #include <stdatomic.h>

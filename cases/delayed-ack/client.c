@@ -1,8 +1,9 @@
 /*
- * A client asks a server over TCP, one question after the other.
+ * A client sends requests to a server over TCP, one after the other.
  *
- * Slow: it writes the head of a message, then its body. The second small segment is held back until the first one is
- * acknowledged (Nagle), and the server delays that acknowledgement by 40 ms: it has nothing to say yet.
+ * Slow: it writes the head of a message, then its body. The second small segment is held back until the first
+ * one is acknowledged (Nagle). The server delays that acknowledgement by 40 ms, because it has nothing to
+ * send yet.
  * Fixed (-DFIXED): one write for both.
  */
 #include <netinet/in.h>

@@ -1,10 +1,10 @@
 /*
- * A table of network flows. Packets mark the flow they belong to; a cleaner goes through all flows now and then and frees
- * those that no packet marked since. Which slots are in use is said by a bitmap; the table has one lock.
+ * A table of network flows. Packets mark their flow. A cleaner goes through all flows now and then, and frees
+ * those without marks since. A bitmap marks the used slots. The table has one lock.
  *
- * Slow: for each flow, the cleaner asks for the next used slot, and the search begins at the bitmap's first bit: a walk
- * within a walk, n times n.
- * Fixed (-DFIXED): the search goes on where the last one ended.
+ * Slow: for each flow, the cleaner searches for the next used slot from the bitmap's first bit: a loop within
+ * a loop, n times n.
+ * Fixed (-DFIXED): the search continues at the end of the last one.
  */
 #include <pthread.h>
 #include <stdatomic.h>

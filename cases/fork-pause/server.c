@@ -1,8 +1,8 @@
 /*
- * A server with a big cache: one thread starts a helper program again and again, another serves requests, each of
- * which takes fresh memory and gives it back.
+ * A server with a big cache: one thread starts a helper program again and again. Another serves requests,
+ * each of which allocates new memory and frees it.
  *
- * Slow: the helper is started by fork and exec; the page tables of the cache are copied each time.
+ * Slow: the helper is started by fork and exec, so the page tables of the cache are copied each time.
  * Fixed (-DFIXED): by posix_spawn, which copies nothing.
  */
 #define _GNU_SOURCE

@@ -1,9 +1,10 @@
 /*
- * Jacobi iteration for the pressure in a box: each cell becomes the weighted mean of its neighbours, with coefficients for
- * each cell: fourteen large arrays are walked side by side.
+ * Jacobi iteration for the pressure in a box: each cell becomes the weighted mean of its neighbours, with
+ * coefficients for each cell. Fourteen large arrays are walked in parallel.
  *
- * The argument is how many bytes later than the last each array begins in its allocation. With 0 all begin at the same place
- * of a page, as malloc gives large blocks: the same cell of all arrays falls into the same set of the cache.
+ * The argument is the additional offset of each array in its allocation (bytes). With 0, all begin at the
+ * same offset of a page, like malloc's large blocks: the same cell of all arrays falls into the same set of
+ * the cache.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +14,7 @@ enum { X = 64, Y = 64, Z = 128, ARRAYS = 14 };
 
 typedef float array[X][Y][Z];
 
-/* The pressure, what it becomes, the source, the bound, four weights, three products, three sums. */
+/* The pressure, its next value, the source, the bound, four weights, three products, three sums. */
 enum { P, NEXT, SOURCE, BOUND, A, B = A + 4, C = B + 3 };
 
 static array *arrays[ARRAYS];

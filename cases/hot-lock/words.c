@@ -2,7 +2,7 @@
  * Counts the words of a generated text, over and over, with several threads.
  *
  * Slow: all threads share one table and take its lock for every word.
- * Fixed (-DFIXED): each thread fills a table of its own; they are added up at the end.
+ * Fixed (-DFIXED): each thread fills a table of its own, and they are added up at the end.
  */
 #include <pthread.h>
 #include <stdio.h>

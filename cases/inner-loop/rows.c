@@ -42,7 +42,7 @@ static void *work(void *mine)
 	}
 }
 
-/* Hands out what is in `parts`, and waits for all of it. */
+/* Distributes `parts`, and waits until all are done. */
 static void run_parts(void)
 {
 	pthread_barrier_wait(&begin);

@@ -1,7 +1,8 @@
 /*
- * 24 clients ask one server, each time by a new connection. The server accepts one connection at a time, answers, and closes it. Its
- * queue of connections that nobody has accepted yet holds 3 (one more than it asked for): what comes while it is full is dropped, and sent again after a second.
- * With FIXED it holds as many as there are clients.
+ * 24 clients ask one server, each time by a new connection. The server accepts one connection at a time,
+ * responds, and closes it. Its listen queue holds 3 connections (one more than it requested). A connection
+ * that arrives while the queue is full is dropped, and retried after a second. With FIXED the queue holds as
+ * many as there are clients.
  */
 #include <arpa/inet.h>
 #include <netinet/in.h>

@@ -1,9 +1,10 @@
 /*
- * Books seats. Each booking looks through a row under a lock; more threads than CPUs book.
+ * Books seats. Each booking searches a row under a lock. There are more threads than CPUs.
  *
- * Slow: the lock inherits priorities, so the kernel hands it to the one who waited longest. That one must be woken first:
- * meanwhile the lock is taken and nobody works under it, and who comes has to queue as well. The queue never ends.
- * Fixed (-DFIXED): an ordinary lock, which may be taken by whoever runs.
+ * Slow: the lock inherits priorities, so the kernel hands it to the longest waiter. The waiter must be woken
+ * first. Until then the lock is taken but unused, and new threads have to queue as well. The queue never
+ * ends.
+ * Fixed (-DFIXED): an ordinary lock, which any running thread may take.
  */
 #include <pthread.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 /*
- * Handles requests with several threads; each request is work and one line in a durable log.
+ * Handles requests with several threads. Each request is work and one line in a durable log.
  *
  * Slow: the log is forced to the disk after every line.
  * Fixed (-DFIXED): it is forced once for every 200 lines of a thread, and at the end.

@@ -1,8 +1,9 @@
 /*
- * Several threads move money between accounts; now and then one saves a checkpoint of all of them to the disk.
+ * Several threads move money between accounts. Now and then one of them saves a checkpoint of all accounts to
+ * the disk.
  *
- * Slow: the checkpoint is written and forced to the disk under the lock that guards the accounts.
- * Fixed (-DFIXED): the accounts are copied under the lock, and the copy is written after it was let go.
+ * Slow: the checkpoint is written and forced to the disk under the lock of the accounts.
+ * Fixed (-DFIXED): the accounts are copied under the lock, and the copy is written after its release.
  */
 #include <fcntl.h>
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /*
- * A table on disk, mapped, and threads that look rows up all over it. It needs no memory of its own, so its container was given little;
- * but the pages of the file count, too.
+ * A mapped table on disk, and threads that read rows all over it. It needs no memory of its own, so its
+ * container has a low limit. But the pages of the file count, too.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

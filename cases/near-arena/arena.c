@@ -1,5 +1,5 @@
-// Innocent: a tree of many small nodes for each request, out of an arena that is allocated once a request and freed as a whole.
-// It makes millions of objects; malloc hardly hears of it.
+// Innocent: a tree of many small nodes for each request, from an arena that is allocated once per request and
+// freed as a whole. It makes millions of objects with few calls of malloc.
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /*
- * Threads book amounts on accounts of their own. Each account has a lock, which is taken for each booking, millions of
- * times a second; but two threads never want the same one.
+ * Threads book amounts on accounts of their own. Each account has a lock, which is taken for each booking,
+ * millions of times per second. But two threads never take the same one.
  */
 #include <pthread.h>
 #include <stdint.h>

@@ -1,6 +1,7 @@
 /*
- * Heat spreads over plates, one a thread. A thread of its own writes a checkpoint some forty times a second, makes it
- * durable, and has the journal's lock meanwhile: but nobody else wants that before the end, and all CPUs are busy.
+ * Heat spreads over plates, one per thread. A separate thread writes a checkpoint some forty times per
+ * second, makes it durable, and holds the journal's lock for it. No other thread takes that lock before the
+ * end, and all CPUs are busy.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /*
- * Two threads compute. A third one waits for questions at a control socket, for a tenth of a second each time; when the time is up, it
- * writes down how far the others are. Nobody asks, and nobody waits for it.
+ * Two threads compute. A third one waits for requests at a control socket, with a timeout of 0.1 s. At each
+ * timeout, it writes down the progress of the others. No request comes, and no thread waits for it.
  */
 #include <poll.h>
 #include <pthread.h>

@@ -1,7 +1,7 @@
 /*
- * A server reads messages of 4 KiB from sockets that do not block, each of them until there is nothing more: the last read
- * fails with EAGAIN, as it should. It asks the clock for each message, which needs no call, makes a sum of it, and tells a
- * worker by an eventfd (8 bytes) once for many messages.
+ * A server reads messages of 4 KiB from non-blocking sockets, each until it is empty: the last read fails
+ * with EAGAIN, as intended. It reads the clock for each message, which needs no syscall, and computes a sum.
+ * It notifies a worker by an eventfd (8 bytes) once per many messages.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

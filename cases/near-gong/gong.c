@@ -1,6 +1,6 @@
 /*
- * Each round begins with a gong that wakes all eight workers at once, and each of them has a share to do: a broadcast that
- * nobody hears in vain.
+ * Each round begins with a broadcast that wakes all eight workers at once, and each of them has work: no
+ * wakeup is in vain.
  */
 #include <pthread.h>
 #include <stdint.h>

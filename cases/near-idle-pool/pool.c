@@ -1,6 +1,6 @@
 /*
- * A pool of eight workers for requests that come over a pipe, one at a time, from somebody who thinks in between. The
- * workers wait nearly always, and that is as it should be: there is nothing else to do.
+ * A pool of eight workers for requests over a pipe. They come one at a time, from a client that thinks in
+ * between. The workers wait nearly always, as intended: there is no other work.
  */
 #include <pthread.h>
 #include <stdint.h>
@@ -25,7 +25,7 @@ static void *work(void *unused)
 	return unused;
 }
 
-/* What the one who asks does between two requests: it makes the next one of the last answer. */
+/* Work of the client between two requests: makes the next request from the last response. */
 static uint64_t think(uint64_t answer)
 {
 	for (int i = 0; i < 2000000; i++)

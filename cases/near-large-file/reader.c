@@ -1,4 +1,4 @@
-/* Reads a file once, a piece after the other, and sums it up; two threads, half of the file each. */
+/* Reads a file once, piece after piece, and sums it up. Two threads, half of the file each. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /*
- * Threads read a file of 64 MiB, which is in memory, again and again, a megabyte with each call, and make a quick sum. Most
- * of their time is in the kernel, which copies; but the calls are few and long.
+ * Threads read a file of 64 MiB, which is in memory, again and again, a megabyte with each call, and make a
+ * quick sum. Most of their time is in the kernel, which copies. But the calls are few and long.
  */
 #include <fcntl.h>
 #include <pthread.h>

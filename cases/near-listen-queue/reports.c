@@ -1,6 +1,6 @@
 /*
- * 8 clients ask a server for reports, each time by a new connection. Each report takes a second to make (another machine makes it), and
- * each has a thread of its own: nobody waits for a connection.
+ * 8 clients ask a server for reports, each time by a new connection. Each report takes a second (another
+ * machine makes it), and has a thread of its own: no client waits for a connection.
  */
 #include <arpa/inet.h>
 #include <netinet/in.h>

@@ -1,7 +1,7 @@
 /*
- * A table whose pages are opened and sealed for each change, as in the case shootdown; but the threads that look routes up sleep
- * until all changes are made. A CPU that runs no thread of the process has nothing to forget, and is not interrupted: sealing is
- * a syscall like any other.
+ * A table whose pages are opened and sealed for each change, as in the case shootdown. But the threads that
+ * look up routes sleep until all changes are made. A CPU that runs no thread of the process has no
+ * translations to flush, and is not interrupted: sealing is a syscall like any other.
  */
 #define _GNU_SOURCE
 #include <pthread.h>

@@ -29,7 +29,7 @@ static int bound(struct sockaddr_in *address)
 
 static int ends[2];
 
-/* Makes what it sends of what it got last. */
+/* Makes its next message from the last received one. */
 static void *receive(void *unused)
 {
 	unsigned char text[LENGTH];

@@ -1,5 +1,6 @@
 /*
- * Three sensors send a value each 5 ms, and wait for the receipt. Who receives the values has a thread for each, which waits for the next.
+ * Three sensors send a value each 5 ms, and wait for the receipt. The receiver has a thread for each, which
+ * waits for the next value.
  */
 #include <pthread.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /*
- * Threads look words up in one small table that nobody writes to: all of them read the same cache lines all the time,
- * and each has a copy of them.
+ * Threads look up words in one small table without writes: all of them read the same cache lines all the
+ * time, and each CPU has a copy of them.
  */
 #include <pthread.h>
 #include <stdint.h>

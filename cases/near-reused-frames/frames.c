@@ -1,6 +1,6 @@
 /*
- * Threads blur pictures of 4 MiB. Each has two buffers, which it takes from the kernel once and uses for all pictures; of
- * each picture it keeps a copy of one line, and prints a line about every tenth.
+ * Threads blur pictures of 4 MiB. Each has two buffers, which it allocates once and uses for all pictures. It
+ * keeps a copy of one line of each picture, and prints a line about every tenth.
  */
 #include <pthread.h>
 #include <stdint.h>

@@ -1,6 +1,7 @@
 /*
- * Twelve threads take a reading of their sensor each 5 ms, by an absolute clock, and filter it for a moment. Their turns do
- * not meet, so each takes the CPU that is free, often another than before. One more thread computes all the while.
+ * Twelve threads take a reading of their sensor each 5 ms, by an absolute clock, and filter it for a moment.
+ * Their turns do not overlap, so each takes a free CPU, often another than before. One more thread computes
+ * all the time.
  */
 #define _GNU_SOURCE
 #include <math.h>

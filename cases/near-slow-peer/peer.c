@@ -1,6 +1,6 @@
 /*
- * A client of a server that takes between 20 and 60 ms of work for each answer, and is alone with it: waits that are about
- * as long as a delayed acknowledgement, but none of them is one.
+ * A client of a server that needs 20 to 60 ms of work for each response, and sends no other data. Its waits
+ * are about as long as a delayed acknowledgement, but none of them is one.
  */
 #include <netinet/in.h>
 #include <pthread.h>

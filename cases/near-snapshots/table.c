@@ -1,6 +1,7 @@
 /*
- * A table of 128 MiB, in which two threads search all the while. Now and then the program forks: the child has the table as
- * it is, makes a sum of it as one who saves it would, and ends; nobody waits for it before the end.
+ * A table of 128 MiB, in which two threads search all the time. Now and then the program forks: the child has
+ * a snapshot of the table, computes a sum of it instead of saving it, and exits. No thread waits for it
+ * before the end.
  */
 #include <pthread.h>
 #include <stdint.h>

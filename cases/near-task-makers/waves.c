@@ -1,6 +1,7 @@
 /*
- * A tree of tasks is worked off by six workers, wave after wave: each task computes, and makes two more, down to the leaves. Who makes
- * tasks for others wakes one of those who wait; they wait because there is nothing for them to do yet, and for nothing that others have.
+ * Six workers process a tree of tasks, wave after wave: each task computes, and makes two more, down to the
+ * leaves. A worker that makes tasks wakes a waiting one. Workers only wait when there are no tasks, not for a
+ * resource of others.
  */
 #include <pthread.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /*
- * Sums blocks of some megabytes, each in a thread of its own, two at a time: `files BLOCKS`. The threads are many and
- * short, but what they do takes a hundred times as long as to start them.
+ * Sums blocks of some megabytes, each in a thread of its own, two at a time: `files BLOCKS`. The threads are
+ * many and short, but their work takes a hundred times as long as starting them.
  */
 #include <pthread.h>
 #include <stdint.h>

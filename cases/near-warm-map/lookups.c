@@ -1,4 +1,6 @@
-/* Looks up meters in an index that is mapped and in memory already: each page that is touched first is a fault, and no disk is read. */
+/* Looks up meters in an index that is mapped and in memory already: the first access to each page is a fault
+ * without a disk read.
+ */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>

@@ -1,6 +1,7 @@
 /*
- * A shop asks the carriers for the price of each parcel. The carriers' service takes 10 ms for an answer, however many it is asked at
- * once. A pool of threads asks; it was meant to grow and has one thread (-DFIXED: twelve).
+ * A shop requests the price of each parcel from the carriers. Their service takes 10 ms for a response, for
+ * any number of parallel requests. A pool of threads sends the requests. It was meant to grow and has one
+ * thread (-DFIXED: twelve).
  */
 #include <pthread.h>
 #include <stdint.h>

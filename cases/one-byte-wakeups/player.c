@@ -1,10 +1,10 @@
 /*
- * A player's decoder and renderer share a ring of frames; the decoder wakes the renderer through a pipe.
+ * A player's decoder and renderer share a ring of frames. The decoder wakes the renderer through a pipe.
  *
- * Slow: for each frame a byte is written, for every second one another ("the picture may have changed"). The renderer
- * reads one byte a frame, so the pipe is full most of the time and many writes fail with EAGAIN; and it asks how much
- * there is to read, in place of a clock, before each frame.
- * Fixed (-DFIXED): the renderer takes all frames that are there, and is woken only if it sleeps.
+ * Slow: for each frame a byte is written, for every second one another ("the picture may have changed"). The
+ * renderer reads one byte per frame, so the pipe is full most of the time and many writes fail with EAGAIN.
+ * Before each frame, it queries the number of available bytes instead of reading a clock.
+ * Fixed (-DFIXED): the renderer takes all available frames, and is woken only if it sleeps.
  */
 #define _GNU_SOURCE
 #include <errno.h>

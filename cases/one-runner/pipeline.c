@@ -1,8 +1,8 @@
 /*
- * Reads records of numbers in batches: a feeder hands each batch to workers, who add the numbers up.
+ * Reads records of numbers in batches: a feeder passes each batch to workers, which add up the numbers.
  *
  * Slow: the feeder parses the text, workers only add: nearly all work is the feeder's.
- * Fixed (-DFIXED): the feeder hands out raw text and the workers parse it.
+ * Fixed (-DFIXED): the feeder passes on raw text and the workers parse it.
  */
 #include <pthread.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /*
- * A store with one thread, as key-value stores have it, and its clients. Every client looks for the things in a customer's cart; with
- * -DFIXED the store keeps a list a customer, in place of going through all keys.
+ * A store with one thread, like key-value stores, and its clients. Every client looks for the items in a
+ * customer's cart. With -DFIXED the store has a list per customer, instead of going through all keys.
  */
 #include <poll.h>
 #include <pthread.h>

@@ -1,7 +1,7 @@
-/* Sums up the readings of meters, by hour, from a file that is mapped; two threads, half of the file each.
+/* Sums up the readings of meters, by hour, from a file that is mapped. Two threads, half of the file each.
  *
- * The mapping is shared with look-ups of single meters, which is why the kernel was told not to read ahead in it. With -DFIXED
- * who goes through all of it takes that back. */
+ * The mapping is shared with look-ups of single meters, for which the kernel's readahead was disabled
+ * (madvise). With -DFIXED, the code that reads the whole file enables it again. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -44,7 +44,7 @@ static int map(const char *path)
 
 	if (fd < 0 || fstat(fd, &file))
 		return -1;
-	/* As in the morning: nobody has read it yet. */
+	/* As in the morning: the file is not in memory. */
 	posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
 	readings = mmap(NULL, (size_t)file.st_size, PROT_READ, MAP_SHARED, fd, 0);
 	if (readings == MAP_FAILED)

@@ -1,8 +1,8 @@
 /*
- * A reader has lines judged by a filter, which runs in a thread of its own; they talk through two pipes.
+ * A reader sends lines to a filter, which runs in a thread of its own. They communicate through two pipes.
  *
- * Slow: the reader sends one line and waits for the answer before it sends the next.
- * Fixed (-DFIXED): it sends up to 64 lines, and reads their answers together.
+ * Slow: the reader sends one line and waits for the response before it sends the next.
+ * Fixed (-DFIXED): it sends up to 64 lines, and reads their responses together.
  */
 #include <pthread.h>
 #include <stdio.h>

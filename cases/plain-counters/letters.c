@@ -1,8 +1,9 @@
 /*
- * Counts how often each letter occurs in a text, in threads. Each counts for itself; the sums are made at the end.
+ * Counts how often each letter occurs in a text, in threads. Each counts for itself, and the sums are made at
+ * the end.
  *
- * Slow: the counters of a letter lie side by side, one for each thread.
- * Fixed (-DFIXED): the counters of a thread lie side by side, one for each letter.
+ * Slow: the counters of a letter are adjacent, one for each thread.
+ * Fixed (-DFIXED): the counters of a thread are adjacent, one for each letter.
  */
 #include <pthread.h>
 #include <stdint.h>

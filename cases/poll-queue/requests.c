@@ -1,7 +1,7 @@
 /*
- * A client makes requests, and a worker answers them; each needs the last one's answer.
+ * A client makes requests, and a worker answers them. Each request needs the last response.
  *
- * Slow: the worker looks once a millisecond whether there is a request.
+ * Slow: the worker polls once per millisecond for a request.
  * Fixed (-DFIXED): it waits for one with a condition variable.
  */
 #include <pthread.h>
@@ -23,7 +23,7 @@ static unsigned long mix(unsigned long number)
 	return number;
 }
 
-/* Takes the next request; 0 if there will be none. */
+/* Takes the next request. 0 if there are no more. */
 static int next(unsigned long *number)
 {
 	int is_there;

@@ -1,10 +1,10 @@
 /*
- * Orders are paid and written down: for each one a thread asks the bank over a socket, and then writes the order through a connection to a
- * database, of which there are two for eight threads. `orders bank PATH` is the bank: it takes some milliseconds for each answer, but any
- * number at once.
+ * Orders are paid and stored: for each one, a thread sends a request to the bank over a socket. Then it
+ * writes the order through a connection to a database, of which there are two for eight threads. `orders bank
+ * PATH` is the bank: it takes some milliseconds per response, for any number of parallel requests.
  *
- * Slow: who has an order takes a connection first, and keeps it while it waits for the bank.
- * Fixed (-DFIXED): the bank is asked before a connection is taken.
+ * Slow: a thread takes a connection first, and holds it while it waits for the bank.
+ * Fixed (-DFIXED): the bank's response comes before a connection is taken.
  */
 #include <pthread.h>
 #include <stdint.h>

@@ -1,10 +1,10 @@
 /*
- * A gateway: workers take requests from a queue, ask a backend over a connection, and wait for its answer. Clients send
- * requests by the batch, and the next batch when all are answered. `gateway backend PATH` is the backend: it takes a few
- * milliseconds for each answer, but any number at once.
+ * A gateway: workers take requests from a queue, send a request to a backend over a connection, and wait for
+ * its response. Clients send requests in batches, and the next batch after all responses. `gateway backend
+ * PATH` is the backend: it takes a few milliseconds per response, for any number of parallel requests.
  *
- * Slow: as many workers as CPUs. Both wait for the backend, and nobody takes the next request.
- * Fixed (-DFIXED): enough workers for what waits.
+ * Slow: as many workers as CPUs. Both wait for the backend, and no worker takes the next request.
+ * Fixed (-DFIXED): enough workers for the waiting requests.
  */
 #include <pthread.h>
 #include <stdint.h>

@@ -1,9 +1,10 @@
 /*
- * A shop: a clerk answers orders, and looks into the stock under its lock. A book-keeper adds the stock up now and then,
- * at low priority. An analyst computes all the time. Both of these are kept to the first CPU, so as to leave the other free.
+ * A shop: a clerk handles orders, and reads the stock under its lock. A book-keeper adds up the stock now and
+ * then, at low priority. An analyst computes all the time. Both of these are bound to the first CPU, so that
+ * the other one is free.
  *
- * Slow: the book-keeper adds up under the lock. As soon as it has lost its CPU to the analyst it does not come back for
- * long, and the clerk waits for a lock whose holder does not run.
+ * Slow: the book-keeper adds up under the lock. Once the analyst preempts it, it does not run for long, and
+ * the clerk waits for a lock whose holder does not run.
  * Fixed (-DFIXED): it takes a copy under the lock, and adds that up.
  */
 #define _GNU_SOURCE

@@ -1,10 +1,11 @@
 /*
- * A caching forward proxy for HTTP/1.1, an origin behind it, and a load of a thousand connections that are kept alive: each
- * asks for an object, reads the answer, and asks for the next one.
+ * A caching forward proxy for HTTP/1.1, an origin server behind it, and a load of a thousand persistent
+ * connections: each requests an object, reads the response, and requests the next one.
  *
- * Slow: for each request the proxy makes the canonical URL and the key with snprintf, prints the head anew, and copies the
- * object into the answer piece by piece, then the answer into what it sends.
- * Fixed (-DFIXED): the key is a part of the request; an object is kept with its head as it is sent, and handed on.
+ * Slow: for each request the proxy makes the canonical URL and the key with snprintf, and prints the head
+ * again. It copies the object into the response piece by piece, then the response into the send buffer.
+ * Fixed (-DFIXED): the key is a part of the request. An object is stored with its head in its final form, and
+ * passed on.
  */
 #include <netinet/in.h>
 #include <pthread.h>
@@ -61,7 +62,7 @@ static size_t print_head(char *to, size_t length, const char *url)
 		"X-Cache: %s from %s for %s\r\n\r\n", "text/plain", length, 1, 1, "proxy", "HIT", "localhost", url);
 }
 
-/* One object a connection: the number in the path says which. */
+/* One object per connection: the number in the path selects it. */
 static void *be_origin(void *fd)
 {
 	char request[MESSAGE_MAX], body[BODY];
@@ -220,7 +221,7 @@ static uint64_t load(void)
 
 		for (int i = 0; i < ready; i++) {
 			int proxy = events[i].data.fd;
-			/* What is behind the head is only counted. */
+			/* Data after the head is only counted. */
 			ssize_t got = due[proxy] ? recv(proxy, message, due[proxy], MSG_TRUNC) : read(proxy, message, HEAD_MAX);
 
 			must(got > 0);

@@ -1,6 +1,6 @@
 /* Estimates pi with random points, in threads. Each thread has a generator of its own.
  *
- * Slow: the generators' states lie side by side, several in one cache line, and each number drawn writes to one.
+ * Slow: the generators' states are adjacent, several in one cache line, and each random number writes to one.
  * Fixed: each state has a line of its own. */
 #include <pthread.h>
 #include <stdint.h>

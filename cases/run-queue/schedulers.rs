@@ -1,12 +1,13 @@
-//! Schedulers run tasks, each from a run queue of its own under a mutex. Tasks come in bursts, all to the first scheduler;
-//! who has none steals.
+//! Schedulers run tasks, each from a run queue of its own under a mutex. Tasks come in bursts, all to the
+//! first scheduler. A scheduler without tasks steals.
 //!
-//! `one`: a scheduler without work raises a flag ("do not steal from me"), takes one task from another's queue, puts it on
-//! its own, goes round its loop, and takes it from there: three locks a task.
-//! `half`: it takes half of the other's tasks, 100 at most, in one piece, runs the first at once and puts the rest on its
-//! own queue. A queue that is locked is passed over until the others have been seen; a lone task is left where it is.
+//! `one`: a scheduler without work raises a flag ("do not steal from me"), takes one task from another's
+//! queue, puts it on its own, continues its loop, and takes it from there: three locks per task.
+//! `half`: it takes half of the other's tasks, at most 100, in one piece. It runs the first at once and puts
+//! the rest on its own queue. A locked queue is skipped until the others have been tried. A single task is
+//! left in place.
 //!
-//! At the end it prints how the locks of the run queues were used: tries, collisions, time.
+//! At the end it prints statistics of the run queues' locks: tries, collisions, time.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -17,7 +18,7 @@ use std::time::{Duration, Instant};
 const BURST: u64 = 2_000;
 const STEAL_MAX: usize = 100;
 
-/// A task is the seed of what it computes.
+/// A task is the seed of its computation.
 type Task = u64;
 
 /// On lines of its own, with what its scheduler has done.
@@ -97,7 +98,7 @@ impl Machine {
         false
     }
 
-    /// The first of those that were stolen; the rest is on the own queue.
+    /// The first stolen task. The rest is on the own queue.
     fn steal_half(&self, own: usize) -> Option<Task> {
         let mut passed_over = Vec::new();
         for victim in self.others(own) {
@@ -137,7 +138,7 @@ impl Machine {
         }
     }
 
-    /// Bursts for the first scheduler; the next one comes when most of the last is done.
+    /// Bursts for the first scheduler. The next one comes when most of the last one is done.
     fn feed(&self, bursts: u64) {
         for burst in 0..bursts {
             self.queues[0].lock().extend(burst * BURST..(burst + 1) * BURST);

@@ -19,7 +19,7 @@ KNOWN = {
 }
 
 
-# What is run goes before all others on the machine, as far as the scheduler can be told.
+# Whether the programs precede all others on the machine, as far as the scheduler allows.
 GOES_FIRST = False
 FIRST_NICE = -15
 
@@ -39,7 +39,7 @@ class Skipped(Exception):
     """Why a case cannot be built here, though it is in order: its build ended with `SKIPPED`."""
 
 
-# What a build command ends with where it lacks something that no program's name says.
+# Exit status of a build command that lacks something that its command line does not name.
 SKIPPED = 77
 
 

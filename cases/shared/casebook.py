@@ -33,11 +33,11 @@ BOOK = ROOT / "docs" / "casebook"
 SOURCES = (".c", ".go", ".java", ".ml", ".rs", ".js", ".py", ".mk")
 NO_PROOF = "Not by `holdup diff`: what runs beside the slow one does not run beside the other.\n"
 BLOCK = re.compile(r"```console\n(.*?)```\n", re.S)
-# If so many pairs cannot tell, so many more are made.
+# If the first number of pairs is not conclusive, the second number is added.
 DIFF_RUNS = (3, 10)
 # Rules that an experiment raises.
 MANUALS_ELSEWHERE = {"layout-sensitive": "crates/findings/src/experiment/layout.rs"}
-# A page should show the culprit first; on a machine that others use it may take another run to see it so.
+# A page should show the culprit first. On a busy machine, that may need another run.
 TRIES = 3
 # Where a program has several causes, its case's is at least among these.
 PLACES = 3
@@ -47,7 +47,7 @@ def program_of(case):
     """The program's file: the case's own, or the one of another case that its build command names."""
     own = [path for path in sorted(case["folder"].iterdir()) if path.suffix in SOURCES]
     named = [case["folder"] / word for word in case["build_fixed"].split() if word.startswith("../") and "shared" not in word]
-    # The one that the last word of the build command names goes before what it links.
+    # The program in the last word of the build command precedes the linked ones.
     chosen = [path for path in own if case["build_fixed"].rstrip().endswith(path.name)]
     return ([*chosen, *own, *named] or [None])[0]
 
@@ -176,7 +176,7 @@ def proof(case, out_of, directory, holdup):
         if "Cannot tell:" not in done.stdout:
             break
     shown = f"$ holdup diff -n {runs} --a '{command(case, 'slow')}' --b '{command(case, 'fixed')}'\n"
-    # What the tables of functions and places hold is the report's own; where the set was kept is this run's.
+    # The tables of functions and places vary with the report, and the path of the set with the run.
     told = (done.stdout.strip() or done.stderr.strip()).partition("\nSYSCALLS")[0].partition("\nKept in")[0]
     return shown + told.strip() + "\n"
 

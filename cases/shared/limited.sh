@@ -1,7 +1,7 @@
 #!/bin/sh
-# limited.sh cpu QUOTA PROGRAM ARGS...: runs it in a control group of its own that may use QUOTA µs of CPU time in each 100 ms.
-# limited.sh memory BYTES PROGRAM ARGS...: in one that may have so many bytes of memory.
-# Needs root and that controller in the second or first version of control groups.
+# limited.sh cpu QUOTA PROGRAM ARGS...: runs it in a cgroup of its own with QUOTA µs of CPU time per 100 ms.
+# limited.sh memory BYTES PROGRAM ARGS...: runs it in a cgroup with this memory limit (bytes).
+# Needs root and the controller in version 2 or 1 of cgroups.
 controller=$1
 value=$2
 shift 2

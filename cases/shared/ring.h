@@ -44,7 +44,9 @@ static int set_up(void)
 	return submissions != MAP_FAILED && completions != MAP_FAILED && entries != MAP_FAILED;
 }
 
-/* The next entry that is to be submitted; `data` comes back with its answer. The kernel reads it when it is entered. */
+/* The next entry to submit. `data` is returned with its completion. The kernel reads the entry at
+ * io_uring_enter.
+ */
 static struct io_uring_sqe *next_entry(int opcode, int file, uint64_t data)
 {
 	uint32_t tail = atomic_load(word(submissions, params.sq_off.tail));
@@ -69,14 +71,14 @@ static void prepare(int file, void *buffer, uint64_t block, uint64_t data)
 	entry->off = block * BLOCK;
 }
 
-/* Submits what is prepared, and waits for as many answers; ends the program if that fails. */
+/* Submits the prepared entries, and waits for the same number of completions. Ends the program on failure. */
 static void enter(int count)
 {
 	if (syscall(SYS_io_uring_enter, ring, count, count, IORING_ENTER_GETEVENTS, NULL, 0) != count)
 		exit(1);
 }
 
-/* Takes the next answer; ends the program if it is not a whole block. */
+/* Takes the next completion. Ends the program if it is not a whole block. */
 static struct io_uring_cqe answer(void)
 {
 	uint32_t head = atomic_load(word(completions, params.cq_off.head));
@@ -89,7 +91,7 @@ static struct io_uring_cqe answer(void)
 	return done;
 }
 
-/* A file of numbered blocks; the cache is bypassed if that can be. */
+/* A file of numbered blocks. Bypasses the page cache if possible. */
 static int made_file(const char *path)
 {
 	uint64_t block[BLOCK / 8] = { 0 };

@@ -3,11 +3,12 @@
 import json
 import statistics
 
-# What is said of the machine, not of the program. Where a case does not expect it, it has no rank, and is told apart.
+# Findings about the machine, not about the program. If a case does not expect them, they have no rank, and
+# are listed separately.
 MACHINE = ("noisy-neighbour", "cpu-stolen")
 DISTURBED_MIN = 0.05
 HALF_PERCENT = 0.005
-# A hint is not a claim: what is innocent may get one of low confidence.
+# A hint is no claim: an innocent program may get one of low confidence.
 CLAIMS = ("medium", "high")
 
 
@@ -37,7 +38,7 @@ def of_program(case, verdict):
 def false_alarms(case, verdict, hints_count):
     """Findings on an innocent program that should not be there."""
     unwanted = rules_of(case) + rules_of(case, "silent")
-    # What a near miss's subject names is what may not be blamed: a stranger that is truly in the way may be.
+    # A near miss's subject names the innocent parts. Another program that really interferes may be blamed.
     subject = case.get("subject", "") if "silent" in case else ""
     alarms = []
     for finding in verdict["findings"]:
@@ -68,7 +69,7 @@ def score_pair(case, speeds, verdicts):
         "findings": [describe(one) for one in findings],
     }
     if found and found["gain"] and score["measured"] is not None:
-        # A report says whole percents.
+        # A report has whole percents.
         low, high = found["gain"]["low"] - HALF_PERCENT, found["gain"]["high"] + HALF_PERCENT
         score["covered"] = low <= measured <= high
     return score

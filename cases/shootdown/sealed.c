@@ -1,11 +1,12 @@
 /*
- * A table of routes that nobody may write to by mistake: its pages are read-only, except while the one thread that changes it
- * does so. Others look routes up all the while, one for each further CPU, until the last change is made. To seal a page, the
- * kernel interrupts every CPU that runs a thread of the process, for each may have the old permission at hand, and waits until
- * all have answered.
+ * A table of routes that is protected against accidental writes: its pages are read-only, except while the
+ * one updating thread changes it. Others look up routes all the time, one per further CPU, until the last
+ * change is made. To seal a page, the kernel interrupts every CPU that runs a thread of the process, because
+ * each may have cached the old permission. It waits until all have confirmed.
  *
  * Slow: opened and sealed for each change.
- * Fixed (-DFIXED): the table is mapped a second time, writable, at an address that only the changing thread knows.
+ * Fixed (-DFIXED): the table is mapped a second time, writable, at an address that only the updating thread
+ * knows.
  */
 #define _GNU_SOURCE
 #include <pthread.h>

@@ -1,7 +1,7 @@
 #!/bin/sh
-# build.sh OUT DIR: builds the stress test on the sources of the opam package 0install-solver, which are not part of this
-# repository. They are taken from what opam installed, else from Debian's source package, and kept. Ends with 77 if they
-# cannot be had.
+# build.sh OUT DIR: builds the stress test with the sources of the opam package 0install-solver, which are not
+# part of this repository. They are taken from opam's installation, otherwise from Debian's source package,
+# and cached. Exits with 77 if they are not available.
 out=$1 folder=$2/solver
 kept=${XDG_CACHE_HOME:-$HOME/.cache}/holdup/0install-solver
 

@@ -1,9 +1,9 @@
 /*
- * An order book that several threads write trades to, each with the average over the paper's last trades.
+ * An order book to which several threads write trades, each with the average over the paper's last trades.
  *
- * Slow: one spin lock guards the whole book, and is held while the average is made. With more threads than CPUs a
- * holder that loses its CPU lets all others spin for a whole time slice.
- * Fixed (-DFIXED): each paper has a mutex of its own. Who finds one taken sleeps.
+ * Slow: one spin lock guards the whole book, and is held while the average is computed. With more threads
+ * than CPUs, a preempted holder makes all others spin for a whole time slice.
+ * Fixed (-DFIXED): each paper has a mutex of its own. A thread that finds it locked sleeps.
  */
 #include <pthread.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /*
- * Workers wait for jobs at one condition; jobs come one at a time.
+ * Workers wait for jobs at one condition variable. Jobs come one at a time.
  *
- * Slow: each job is announced to all workers; one finds it, the others look and sleep again.
+ * Slow: each job is announced to all workers. One finds it, the others check and sleep again.
  * Fixed (-DFIXED): each job is announced to one.
  */
 #include <pthread.h>

@@ -1,9 +1,9 @@
 /*
  * Counts, in a random point set, the pairs of points that are near each other: each pair once.
  *
- * Slow: the outer loop is cut into equal ranges. The first rows have the most pairs, so the first thread has most of
- * the work, and the others wait for it at the loop's end, step after step.
- * Fixed (-DFIXED): rows are handed out a few at a time to whoever is free.
+ * Slow: the outer loop is cut into equal ranges. The first rows have the most pairs, so the first thread has
+ * most of the work. The others wait for it at the loop's end, step after step.
+ * Fixed (-DFIXED): rows are handed out a few at a time to free threads.
  */
 #include <math.h>
 #include <stdio.h>

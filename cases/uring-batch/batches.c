@@ -1,10 +1,12 @@
 /*
- * Reads random blocks of 4 KiB of a file through io_uring, without the page cache where the file system allows.
+ * Reads random blocks of 4 KiB of a file through io_uring, without the page cache if the file system allows
+ * it.
  *
- * 32 reads with one call, and 32 answers by one.
+ * 32 reads and 32 completions with one call.
  *
- * Slow: each read has a buffer, an operation and a result made for it, and a batch has lists of them; all are given back.
- * Fixed (-DFIXED): buffers and places for 32 results are made once.
+ * Slow: a buffer, an operation and a result are allocated for each read, and lists of them for each batch.
+ * All are freed.
+ * Fixed (-DFIXED): buffers and space for 32 results are allocated once.
  */
 #include "ring.h"
 

@@ -63,7 +63,7 @@ static void *run(void *argument)
 				die("write");
 			filled = 0;
 		}
-		/* A ring of so many records: the file stays small. */
+		/* A ring of this number of records keeps the file small. */
 		if ((i + 1) % RECORDS_PER_FILE == 0 && lseek(file, 0, SEEK_SET) < 0)
 			die("lseek");
 	}

@@ -1,11 +1,12 @@
 /*
- * A table of routes: three readers look packets up under a reader-writer lock, and log what they found, still under it; a writer
- * applies the updates that come.
+ * A table of routes: three readers look up packets under a reader-writer lock, and write a log, still under
+ * it. A writer applies updates.
  *
- * Slow: the lock lets readers in as long as there are readers, which glibc's does unless it is told otherwise. One
- * reader or the other always has it; the writer waits until by chance both are outside.
- * Fixed (-DFIXED): a route is one word, which is read and written at once; nobody takes a lock. To let a waiting writer in before
- * further readers would end its starving, but it would still wait for those who are inside to be done with the disk.
+ * Slow: the lock prefers readers while there are any, as glibc's does by default. One reader or another
+ * always holds it, and the writer waits until by chance both are outside.
+ * Fixed (-DFIXED): a route is one word, which is read and written atomically without a lock. Preferring a
+ * waiting writer over new readers would end its starvation. But it would still wait for current readers'
+ * writes to the disk.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -63,7 +64,7 @@ static void *look_up(void *number)
 		if (pwrite(log, records, sizeof records, 0) != sizeof records || fdatasync(log))
 			exit(1);
 		unlock();
-		/* The next packets: what they hold is looked at without the lock. */
+		/* The next packets: reading them needs no lock. */
 		for (int i = 0; i < 30000; i++)
 			packet ^= packet << 13, packet ^= packet >> 17, packet ^= packet << 5;
 	}

@@ -115,7 +115,7 @@ pub fn engine(root: &Path, options: Options) -> Result<Engine> {
         say!("holdup: left out: {}", clean_lines(refused));
     }
     if members.runs.is_empty() {
-        bail!("{}: it contains no run: `holdup pack --dataset` adds some", root.display());
+        bail!("{}: it contains no run (`holdup pack --dataset` adds some)", root.display());
     }
     Ok(Engine::of_dataset(members, options)?)
 }

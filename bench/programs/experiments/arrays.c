@@ -1,7 +1,8 @@
 /*
- * arrays PASSES: large arrays that malloc gave are walked side by side. glibc takes each from the kernel, so that all of
- * them begin at the same place of a page, and the same element of all falls into one set of the first cache.
- * arrays PASSES steady: as much arithmetic without memory, which no layout can change.
+ * arrays PASSES: walks over several large arrays from malloc in parallel. glibc takes each from the kernel,
+ * so that all of them begin at the same offset of a page. The same element of all arrays falls into one set
+ * of the L1 cache.
+ * arrays PASSES steady: the same amount of arithmetic without memory, which no layout can change.
  */
 #include <stdint.h>
 #include <stdio.h>

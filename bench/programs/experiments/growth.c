@@ -1,5 +1,5 @@
 /*
- * growth FORM N: work that grows with N as FORM says, each in a function of its own.
+ * growth FORM N: work that grows with N according to FORM, each form in a function of its own.
  */
 #include <math.h>
 #include <stdint.h>

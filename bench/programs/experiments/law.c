@@ -1,7 +1,7 @@
 /*
- * Workers whose time goes by the Universal Scalability Law, with coefficients that are dialled: the work takes T at one
- * worker and T * ((1 - sigma) / N + sigma + kappa * (N - 1)) at N. Each part is a function of its own, and all of them
- * nap in place of work, so that more workers than CPUs do not share CPUs.
+ * Workers that follow the Universal Scalability Law with given coefficients. The work takes T with one
+ * worker, and T * ((1 - sigma) / N + sigma + kappa * (N - 1)) with N. Each part is a function of its own. All
+ * parts sleep instead of working, so that more workers than CPUs do not share CPUs.
  *
  * law WORKERS SIGMA KAPPA [MS]: T is 200 ms by default, times a number near one that differs from run to run.
  */
@@ -28,7 +28,7 @@ static double now_ns(void)
 	return now.tv_sec * 1e9 + now.tv_nsec;
 }
 
-/* A macro, so that who waits is the function that says it. */
+/* A macro, so that the calling function is the waiting one. */
 #define NAP(ns) clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec){ (ns) / 1e9, (long)(ns) % 1000000000 }, NULL)
 
 /* After the call, so that it is no jump and the function stays on the stack. */
@@ -60,7 +60,7 @@ static __attribute__((noinline)) void meet(void)
 
 static void *work(void *number)
 {
-	/* Of this thread: naps end when they should, not within 50 microseconds after. */
+	/* For this thread: sleeps end on time, not up to 50 microseconds later. */
 	prctl(PR_SET_TIMERSLACK, 1);
 	meet();
 	compute();

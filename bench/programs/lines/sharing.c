@@ -1,7 +1,9 @@
-/* Programs of two threads that share cache lines: `sharing NAME SECONDS`. -DPADDED: nothing is shared but what is only read.
+/* Programs of two threads that share cache lines: `sharing NAME SECONDS`. -DPADDED: only read-only data is
+ * shared.
  *
- * Each thread goes on until it is told to end; it looks every BATCH steps. Said last: how many steps were made; on standard
- * error: where the memory is that is shared. With -fno-toplevel-reorder, or the first variables do not lie side by side. */
+ * Each thread runs until it is stopped, which it checks every BATCH steps. The last line is the number of
+ * steps. Standard error has the address of the shared memory. Needs -fno-toplevel-reorder, so that the first
+ * variables are adjacent. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -84,7 +86,7 @@ static NOINLINE void stack_of_main(long me)
 		mine->drawn += i;
 }
 
-/* One thread writes beside what the other reads. */
+/* One thread writes next to the data that the other reads. */
 static NOINLINE uint64_t below_limit(void)
 {
 	uint64_t below = 0;

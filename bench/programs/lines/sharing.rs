@@ -1,5 +1,5 @@
-//! Programs of two threads that share cache lines: `sharing NAME SECONDS`; `--cfg padded`: nothing is shared but what is only
-//! read. Says last how many steps were made, and on standard error where the shared memory is.
+//! Programs of two threads that share cache lines: `sharing NAME SECONDS`. `--cfg padded`: only read-only
+//! data is shared. The last line is the number of steps. Standard error has the address of the shared memory.
 use std::cell::UnsafeCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};

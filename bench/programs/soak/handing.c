@@ -1,4 +1,6 @@
-/* Pairs of threads that hand a token to each other by a futex, so many times a second: `handing SECONDS SWITCHES_PER_SECOND`. */
+/* Pairs of threads that pass a token to each other by a futex at a given rate: `handing SECONDS
+ * SWITCHES_PER_SECOND`.
+ */
 #define _GNU_SOURCE
 #include <linux/futex.h>
 #include <pthread.h>

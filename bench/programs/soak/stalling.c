@@ -1,6 +1,6 @@
 /*
- * For each line that it reads, one worker holds a lock for 60 ms while another waits for it, and says who; beside them two threads
- * hand a token to each other: `stalling SWITCHES_PER_SECOND`.
+ * For each line that it reads, one worker holds a lock for 60 ms while another waits for it. Prints both. In
+ * parallel, two threads pass a token to each other: `stalling SWITCHES_PER_SECOND`.
  */
 #define _GNU_SOURCE
 #include <linux/futex.h>

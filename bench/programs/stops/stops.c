@@ -1,5 +1,6 @@
-/* A parallel loop whose rows grow: the thread with the last rows is waited for. Says for how long (ns) threads were at the barrier
-   without wanting a CPU in vain, by the clock and by what the kernel says of each thread's run queue. */
+/* A parallel loop with growing rows: the others wait for the thread with the last rows. Prints for how long
+ * (ns) threads waited at the barrier, without run-queue time, by the clock and by the kernel's run-queue
+ * statistics of each thread. */
 #include <omp.h>
 #include <stdio.h>
 

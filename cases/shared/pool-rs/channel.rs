@@ -1,10 +1,10 @@
-//! Channels between threads, in the order in which was sent. A bounded one of size 0 is a rendezvous: send returns when
-//! somebody has received. Any number of threads may send and receive. It cannot be closed.
+//! Channels between threads, in the order of sending. A channel of size 0 is a rendezvous: send returns when
+//! a receiver has taken the value. Any number of threads may send and receive. It cannot be closed.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-/// Who waits: with what was sent, or until something is.
+/// A waiting thread: a sender with its value, or a receiver.
 struct Waiting<T> {
     value: Mutex<Option<T>>,
     settled: Condvar,
@@ -26,7 +26,8 @@ impl<T> Waiting<T> {
     }
 }
 
-/// Whose wait is over, if anybody's: woken when the channel's lock was let go, or it would have to wait for that.
+/// The thread whose wait is over, if any. It is woken after the channel's lock is released. Otherwise it
+/// would wait for the lock.
 struct Settled<T>(Option<Arc<Waiting<T>>>);
 
 impl<T> Settled<T> {
@@ -58,7 +59,8 @@ impl<T> Channel<T> {
         Channel::bounded(usize::MAX)
     }
 
-    /// Gives the value back if nobody takes it and there is no place; else whom to wake, who has it.
+    /// Returns the value if there is no receiver and no space. Otherwise the receiver to wake, which has the
+    /// value.
     fn deliver(&self, state: &mut State<T>, value: T) -> Result<Settled<T>, T> {
         if let Some(receiver) = state.receivers.pop_front() {
             receiver.change(|place| place.replace(value));
@@ -71,7 +73,7 @@ impl<T> Channel<T> {
         Err(value)
     }
 
-    /// What was sent first, and whom to wake, who has sent.
+    /// Returns the first value, and the sender to wake.
     fn collect(state: &mut State<T>) -> (Option<T>, Settled<T>) {
         let next = state.buffer.pop_front();
         let Some(sender) = state.senders.pop_front() else { return (next, Settled(None)) };

@@ -1,4 +1,5 @@
-//! What the pool and the channels promise. Prints a line for each promise; ends with 1 if one is broken.
+//! Checks the guarantees of the pool and the channels. Prints a line for each, and exits with 1 if one is
+//! broken.
 
 mod channel;
 mod pool;
@@ -107,7 +108,7 @@ fn meetings() {
             meeting.send(1);
             received.load(Ordering::SeqCst)
         });
-        // Until it is taken the other is in send; what it returns is read behind that.
+        // Until the value is taken, the other thread is in send. It reads the result of send after that.
         let mut value = None;
         received.store(true, Ordering::SeqCst);
         while value.is_none() {

@@ -1,8 +1,10 @@
-//! A small task pool over threads: tasks with `spawn` and `join`, `parallel_for`, `parallel_scan`. What the words of the OCaml
-//! pool beside it mean, they mean here: `spawn` is its async, `join` its await, which are reserved words in Rust.
+//! A small task pool over threads: tasks with `spawn` and `join`, `parallel_for`, `parallel_scan`. The terms
+//! are those of the OCaml pool in the neighbouring folder: `spawn` is its async, `join` its await, which are
+//! reserved words in Rust.
 //!
-//! Each worker has a queue of its own; it takes its newest task, and who has none takes another's oldest. Whoever joins
-//! works meanwhile. It does not move a task once it runs, so tasks must not wait for one another except by `join`.
+//! Each worker has a queue of its own. It takes its newest task, and a worker without tasks takes another's
+//! oldest. A joining thread works until its task is done. Running tasks do not move, so tasks must only wait
+//! for each other by `join`.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -17,11 +19,11 @@ use crate::queue::{Queue, Task};
 type Outcome<T> = Result<T, Box<dyn Any + Send>>;
 
 thread_local! {
-    /// Which queue is this thread's own: 0 for whoever is no worker.
+    /// This thread's own queue. 0 for threads that are no workers.
     static OWN: Cell<usize> = const { Cell::new(0) };
 }
 
-/// What workers share.
+/// State shared by workers.
 struct Shared {
     queues: Vec<Queue>,
     queued: AtomicUsize,
@@ -40,11 +42,11 @@ pub struct Pool {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Closed;
 
-/// What a task will have made, or what it panicked with.
+/// The future result of a task, or its panic.
 pub struct Promise<T> {
     outcome: Mutex<Option<Outcome<T>>>,
     done: AtomicBool,
-    /// Set by whoever goes to sleep until it is done.
+    /// Set by a thread that sleeps until the task is done.
     awaited: AtomicBool,
 }
 
@@ -103,7 +105,7 @@ impl Shared {
 }
 
 impl Pool {
-    /// A pool of `workers` threads and whoever joins or loops meanwhile.
+    /// A pool of `workers` threads, helped by joining and looping threads.
     pub fn setup(workers: usize) -> Pool {
         let shared = Arc::new(Shared {
             queues: (0..=workers).map(|_| Queue::default()).collect(),
@@ -123,7 +125,7 @@ impl Pool {
         Pool { workers: (1..=workers).map(start).collect(), shared }
     }
 
-    /// Ends the workers. What is queued and was not joined may not run.
+    /// Ends the workers. Queued tasks that were not joined may not run.
     pub fn teardown(&mut self) {
         self.shared.closed.store(true, Ordering::SeqCst);
         self.shared.wake(Condvar::notify_all);
@@ -156,7 +158,7 @@ impl Pool {
         Ok(promise)
     }
 
-    /// What the task made. Panics with what the task panicked with.
+    /// Returns the task's result. Panics with the task's panic.
     pub fn join<T>(&self, promise: &Promise<T>) -> T {
         let awaited = || promise.awaited.store(true, Ordering::SeqCst);
         self.shared.work(|| promise.is_done(), awaited);
@@ -223,7 +225,7 @@ impl Pool {
             }
             *sums[part].lock().unwrap() = sum;
         });
-        // What stands before each part, in order: then each part needs no more than that.
+        // The result before each part, in order: each part only needs this value.
         let mut before: Vec<Option<T>> = vec![None];
         for part in 0..parts - 1 {
             let sum = sums[part].lock().unwrap();

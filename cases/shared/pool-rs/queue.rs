@@ -1,5 +1,5 @@
-//! One worker's tasks: the owner puts and takes at the back, thieves take at the front. Who looks and finds nothing has
-//! not taken the lock.
+//! One worker's tasks: the owner pushes and pops at the back, thieves take from the front. A thread that
+//! finds the queue empty has not taken the lock.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;

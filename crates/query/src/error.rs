@@ -111,9 +111,9 @@ fn of_schema(error: &SchemaError) -> String {
         SchemaError::FieldNotFound { field, valid_fields } => {
             let names: Vec<&str> = valid_fields.iter().map(|one| one.name.as_str()).collect();
             let there = match nearest(&field.name, names.iter().copied()) {
-                Some(name) => format!("; did you mean {name}?"),
+                Some(name) => format!(": did you mean {name}?"),
                 None if names.is_empty() => String::new(),
-                None => format!("; there are {}", names.join(", ")),
+                None => format!(": there are {}", names.join(", ")),
             };
             format!("there is no column {}{there}", field.flat_name())
         }
@@ -147,9 +147,9 @@ fn no_table(name: &str) -> String {
     let names: Vec<&str> =
         if in_raw { raw::names().collect() } else { views::all().iter().map(|view| view.name()).collect() };
     let there = match nearest(own, names.iter().copied()) {
-        Some(meant) if in_raw => format!("; did you mean raw.{meant}?"),
-        Some(meant) => format!("; did you mean {meant}?"),
-        None => format!("; there are {}", names.join(", ")),
+        Some(meant) if in_raw => format!(": did you mean raw.{meant}?"),
+        Some(meant) => format!(": did you mean {meant}?"),
+        None => format!(": there are {}", names.join(", ")),
     };
     format!("there is no table {name}{there}")
 }
