@@ -291,6 +291,9 @@ pub struct ReportArgs {
     /// Print each thread's steps over time in the section `threads`
     #[arg(long)]
     pub over_time: bool,
+    /// Print all findings in full. Without it, the first three are
+    #[arg(long)]
+    pub full: bool,
     /// Selects stacks or allocations. Any of these options selects the section `stacks` unless it belongs to
     /// `allocs`
     #[command(flatten)]

@@ -129,6 +129,7 @@ fn style(stream: &impl StreamKind) -> Style {
         width: if terminal { stream.columns() } else { None }.or_else(columns_asked).unwrap_or(COLUMNS),
         whole: !terminal,
         unicode: utf8,
+        full: false,
     }
 }
 

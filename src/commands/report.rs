@@ -40,7 +40,7 @@ pub fn execute(args: &ReportArgs) -> Result<ExitCode> {
     if args.results.json {
         return super::print_json(&holdup_report::to_json_with(&trace, &analysis, &stacks));
     }
-    let style = super::style(&std::io::stdout());
+    let style = holdup_report::Style { full: args.full, ..super::style(&std::io::stdout()) };
     let name = path.display().to_string();
     let asked = (sections.as_slice(), &stacks);
     super::print(&holdup_report::render_named(&trace, &analysis, asked, (&style, Some(&name)))?)

@@ -46,9 +46,9 @@ fn expected() -> Vec<Vec<String>> {
     let first = [format!("before {oldest}"), "BPF is not available: perf events are used".to_owned()];
     let core = [
         oldest.to_string(),
-        "everything except the following; probes at functions of runtimes as root".to_owned(),
+        "everything except the following, and probes at functions of runtimes as root".to_owned(),
     ];
-    let later = by_version.into_iter().map(|(version, what)| [version.to_string(), what.join("; ")]);
+    let later = by_version.into_iter().map(|(version, what)| [version.to_string(), what.join(", ")]);
     [first, core].into_iter().chain(later).map(Vec::from).collect()
 }
 

@@ -12,11 +12,13 @@ pub struct Style {
     pub whole: bool,
     /// The reader's font and locale have more than ASCII.
     pub unicode: bool,
+    /// All findings in full, not only the first three.
+    pub full: bool,
 }
 
 impl Default for Style {
     fn default() -> Style {
-        Style { colour: false, width: 80, whole: false, unicode: true }
+        Style { colour: false, width: 80, whole: false, unicode: true, full: false }
     }
 }
 

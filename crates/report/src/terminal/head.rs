@@ -11,7 +11,7 @@ use crate::figures;
 use crate::numbers::{count, counted, duration, percent, rounded};
 use crate::text::{Tint, clean, wrap};
 
-use super::View;
+use super::{View, headline};
 
 /// Triggers that are named.
 const FIRED_MAX: usize = 3;
@@ -19,6 +19,10 @@ const FIRED_MAX: usize = 3;
 pub(super) fn lines(view: &View) -> Vec<String> {
     let columns = view.style.columns();
     let mut lines = fired(view);
+    if let Some(sentence) = headline::sentence(view) {
+        lines.extend(wrap(&sentence, columns, 0).iter().map(|line| view.style.paint(Tint::Strong, line)));
+        lines.push(String::new());
+    }
     lines.push(command(view));
     lines.extend(wrap(&ran(view), columns, 0));
     lines.extend(damaged(view));

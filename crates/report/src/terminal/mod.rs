@@ -1,7 +1,9 @@
 //! The report for a terminal: a head, then sections. Without names, the default sections.
 
 mod ends;
+mod gains;
 mod head;
+mod headline;
 mod sections;
 pub(crate) mod table;
 
@@ -31,6 +33,8 @@ pub(crate) struct View<'a> {
     pub stacks: &'a StackAsk,
     /// The recording's name on a command line, if known. Findings use it in the commands that they print.
     pub recording: Option<&'a str>,
+    /// The sections were named by the user.
+    pub chosen: bool,
     /// Properties of the output.
     pub style: &'a Style,
 }
@@ -92,7 +96,7 @@ pub fn render_named(
     (sections, stacks): (&[String], &StackAsk),
     (style, recording): (&Style, Option<&str>),
 ) -> Result<String, UnknownSection> {
-    let view = View { trace, analysis, stacks, recording, style };
+    let view = View { trace, analysis, stacks, recording, chosen: !sections.is_empty(), style };
     let mut names: Vec<&str> = sections.iter().map(String::as_str).collect();
     // The whole head stands above the answer, not above each table that is asked for afterwards.
     let mut lines = match names.is_empty() {

@@ -12,7 +12,7 @@ use holdup_events::recording::{Cost, Rung, SourceState};
 use holdup_events::{CpuId, Loss, ThreadId, Timestamp, Trace};
 use holdup_findings::derive::class::Class;
 use holdup_findings::derive::hardware::{Counts, Hardware};
-use holdup_findings::{Analysis, analyse};
+use holdup_findings::{Analysis, Confidence, Gain, analyse};
 use holdup_report::{DoctorRow, DoctorStatus, StackAsk, Style, list, render, render_named, to_json};
 use holdup_testkit::check::trace_of_lanes;
 use serde_json::Value;
@@ -113,7 +113,7 @@ fn a_ledger_of_some_threads_says_of_how_many() {
     trace.manifest.threads_seen = 3001;
     let head = |trace: &Trace| {
         let text = render(trace, &analysis, &[], &Style::default()).unwrap();
-        text.split("\n\n").next().unwrap().replace('\n', " ")
+        text.split("\n\n").take(2).collect::<Vec<_>>().join(" ").replace('\n', " ")
     };
     // Threads that were born and never ran have no time: without a loss nothing is missing.
     assert!(!head(&trace).contains("covers"));
@@ -286,6 +286,42 @@ fn doctor_and_list() {
         bytes: 10_300_000,
     }];
     golden("list", &list::render(&recordings, &Style::default()));
+}
+
+#[test]
+fn findings_after_the_third_are_short_unless_asked_for() {
+    let (trace, mut analysis) = busy();
+    let more = analysis.findings[0].clone();
+    analysis.findings.extend([more.clone(), more]);
+    let advice = |names: &[&str], full: bool| {
+        let style = Style { full, ..Style::default() };
+        render(&trace, &analysis, &sections(names), &style).unwrap().matches("Try:").count()
+    };
+    assert_eq!((advice(&[], false), advice(&[], true), advice(&["findings"], false)), (3, 5, 5));
+    let text = render(&trace, &analysis, &[], &Style::default()).unwrap();
+    assert!(text.contains(" 5 lock-contention   ") && text.contains("holdup report --full"), "{text}");
+}
+
+#[test]
+fn the_first_sentence_has_cause_cost_gain_and_confidence() {
+    let (trace, mut analysis) = busy();
+    let first = |analysis: &Analysis| {
+        let text = render(&trace, analysis, &[], &Style::default()).unwrap();
+        text.split("\n\n").next().unwrap().replace('\n', " ")
+    };
+    let sentence = first(&analysis);
+    assert!(sentence.starts_with("stress is held up by lock-contention (futex 0x"), "{sentence}");
+    assert!(
+        sentence.contains("which costs 320 ms (28.6 % of all thread time). Without it the run would be ")
+    );
+    assert!(sentence.ends_with("(confidence: high)."), "{sentence}");
+    analysis.findings[0].likely = None;
+    analysis.findings[0].confidence = Confidence::Low;
+    analysis.findings[0].gain = Gain { low: 0.0, high: 0.4 };
+    let hint = first(&analysis);
+    assert!(hint.contains(" may be held up by ") && hint.contains("up to 40 % shorter"), "{hint}");
+    analysis.findings.clear();
+    assert!(!first(&analysis).contains("held up"), "{}", first(&analysis));
 }
 
 #[test]

@@ -3,25 +3,31 @@
 use holdup_findings::derive::class::Class;
 use holdup_findings::{Confidence, Finding};
 
-use crate::numbers::{counted, percent, share, whole_percent};
-use crate::terminal::View;
+use crate::numbers::{counted, percent, share};
+use crate::terminal::{View, gains};
 use crate::text::{Tint, clean, shell_word, width, wrap};
-use crate::throughput::{Measure, Throughput, measure};
 
 pub(super) const SUMMARY: &str = "What holds the program up, the largest expected gain first";
 
 const INDENT: usize = 3;
 
+/// Number of findings printed in full without `--full`. The others have a title line and their subject.
+const IN_FULL_MAX: usize = 3;
+
 pub(super) fn lines(view: &View) -> Vec<String> {
     let mut lines = view.heading("WHAT HOLDS IT UP");
     // What gains most comes first.
-    let mut told: Vec<Vec<String>> = computes(view).into_iter().collect();
-    let findings = view.analysis.findings.iter().enumerate();
-    told.extend(findings.map(|(index, finding)| one(view, index + 1, finding)));
-    if view.analysis.findings.is_empty() && !view.is_timeless() {
-        told.push(paragraph(view, &nothing_found(view), INDENT - 1));
+    let mut parts: Vec<Vec<String>> = computes(view).into_iter().collect();
+    let all = &view.analysis.findings;
+    let in_full = if view.style.full || view.chosen { all.len() } else { IN_FULL_MAX };
+    parts.extend(all.iter().enumerate().map(|(index, finding)| one(view, index + 1, finding, index < in_full)));
+    if all.len() > in_full {
+        parts.push(vec![view.style.paint(Tint::Faint, "  In full: holdup report --full")]);
     }
-    lines.extend(told.join(&String::new()));
+    if all.is_empty() && !view.is_timeless() {
+        parts.push(paragraph(view, &nothing_found(view), INDENT - 1));
+    }
+    lines.extend(parts.join(&String::new()));
     if view.is_timeless() {
         lines.push(super::nothing(view, "Not judged: the recording has no times."));
         return lines;
@@ -30,24 +36,29 @@ pub(super) fn lines(view: &View) -> Vec<String> {
     lines
 }
 
-fn one(view: &View, number: usize, finding: &Finding) -> Vec<String> {
+/// A finding: its title line and subject, and in full its summary, advice and place.
+fn one(view: &View, number: usize, finding: &Finding, in_full: bool) -> Vec<String> {
     let columns = view.style.columns();
     let (sure, tint) = match finding.confidence {
         Confidence::High => ("high", Tint::Good),
         Confidence::Medium => ("medium", Tint::Warning),
         Confidence::Low => ("low", Tint::Faint),
     };
-    let gain = gain(view, finding);
+    let gain = gains::short(view, finding);
     let name = clean(finding.rule);
-    let plain = format!("{number:>2} {name}   {gain}   sure: {sure}");
+    let plain = format!("{number:>2} {name}   {gain}   confidence: {sure}");
     let head = format!(
-        "{} {}   {}   sure: {}",
+        "{} {}   {}   confidence: {}",
         view.style.paint(Tint::Faint, &format!("{number:>2}")),
         view.style.paint(Tint::Strong, &name),
         view.style.paint(Tint::Accent, &gain),
         view.style.paint(tint, sure),
     );
     let mut lines = if width(&plain) <= columns { vec![head] } else { wrap(&plain, columns, INDENT) };
+    if !in_full {
+        lines.push(view.style.fit(&format!("{:INDENT$}{}", "", clean(&finding.subject)), columns));
+        return lines;
+    }
     let subject = paragraph(view, &clean(&finding.subject), INDENT);
     lines.extend(subject.iter().map(|line| view.style.paint(Tint::Strong, line)));
     for sentence in &finding.summary {
@@ -79,37 +90,6 @@ fn moment_in(start_ns: u64, length_ns: u64) -> String {
     let at = start_ns.div_ceil(digits(count));
     let whole = NS / digits(count);
     format!("{}.{:0width$}", at / whole, at % whole, width = count as usize)
-}
-
-/// The gain in the measure of the recording.
-fn gain(view: &View, finding: &Finding) -> String {
-    match measure(view.trace, &view.analysis.derived.ledger) {
-        Measure::Time => saved(finding),
-        Measure::Throughput => throughput(finding),
-        Measure::Unknown => "gain unknown: nearly idle".to_owned(),
-    }
-}
-
-/// The likely gain with its bounds. Without a likely one, the bounds alone.
-fn saved(finding: &Finding) -> String {
-    let [low, high] = [finding.gain.low, finding.gain.high].map(whole_percent);
-    match finding.likely.map(whole_percent) {
-        Some(likely) => format!("gain {likely} % ({low}..{high})"),
-        None if low == "0" => format!("gain up to {high} %"),
-        None => format!("gain {low}..{high} %"),
-    }
-}
-
-fn throughput(finding: &Finding) -> String {
-    let Throughput { low, likely, high } = Throughput::new(finding);
-    let low = format!("{low:.1}");
-    // Above a factor of ten, the figure is not meaningful.
-    let high = high.filter(|times| *times <= 10.0).map_or("10+".to_owned(), |times| format!("{times:.1}"));
-    match likely {
-        Some(likely) => format!("throughput × {likely:.1} ({low}..{high})"),
-        None if low == "1.0" => format!("throughput up to × {high}"),
-        None => format!("throughput × {low}..{high}"),
-    }
 }
 
 fn paragraph(view: &View, text: &str, indent: usize) -> Vec<String> {

@@ -1,0 +1,54 @@
+//! The report's first sentence: what holds the program up, what it costs, and what a fix should gain. It is made to
+//! be pasted into a chat.
+
+use holdup_findings::{Confidence, Finding};
+
+use crate::numbers::{duration, percent, share};
+use crate::terminal::{View, gains};
+use crate::text::clean;
+
+/// The sentence. `None` if the recording has no times, or was nearly idle.
+pub(super) fn sentence(view: &View) -> Option<String> {
+    if view.is_timeless() || view.analysis.derived.ledger.threads.is_empty() {
+        return None;
+    }
+    if let Some(computes) = view.analysis.computes(view.trace) {
+        return computes.summary.first().map(|text| clean(text));
+    }
+    match view.analysis.findings.first() {
+        Some(finding) => held_up(view, finding),
+        None => Some("No rule found a cause worth 2 % of the run.".to_owned()),
+    }
+}
+
+fn held_up(view: &View, finding: &Finding) -> Option<String> {
+    let gain = gains::clause(view, finding)?;
+    let (verb, confidence) = match finding.confidence {
+        Confidence::High => ("is", "high"),
+        Confidence::Medium => ("is", "medium"),
+        Confidence::Low => ("may be", "low"),
+    };
+    let cost = match finding.cost_ns {
+        0 => String::new(),
+        ns => format!(
+            ", which costs {} ({} of all thread time)",
+            duration(ns),
+            percent(share(ns, view.analysis.derived.ledger.total_ns).min(1.0))
+        ),
+    };
+    Some(format!(
+        "{} {verb} held up by {} ({}){cost}. Without it {gain} (confidence: {confidence}).",
+        program(view),
+        clean(finding.rule),
+        clean(&finding.subject)
+    ))
+}
+
+/// Name of the recorded program, without its folder.
+fn program(view: &View) -> String {
+    let name = view.trace.manifest.command.first().map(|word| clean(word)).unwrap_or_default();
+    match name.rsplit('/').next().unwrap_or("") {
+        "" => "The program".to_owned(),
+        name => name.to_owned(),
+    }
+}
