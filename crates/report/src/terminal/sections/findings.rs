@@ -20,7 +20,9 @@ pub(super) fn lines(view: &View) -> Vec<String> {
     let mut parts: Vec<Vec<String>> = computes(view).into_iter().collect();
     let all = &view.analysis.findings;
     let in_full = if view.style.full || view.chosen { all.len() } else { IN_FULL_MAX };
-    parts.extend(all.iter().enumerate().map(|(index, finding)| one(view, index + 1, finding, index < in_full)));
+    parts.extend(
+        all.iter().enumerate().map(|(index, finding)| one(view, index + 1, finding, index < in_full)),
+    );
     if all.len() > in_full {
         parts.push(vec![view.style.paint(Tint::Faint, "  In full: holdup report --full")]);
     }
