@@ -17,7 +17,7 @@ const USAGE: &str = "usage: cargo run -p xtask -- CHORE
   words [FOLDER [FORM]]
              counts of the forms that STYLE.md bans, by folder; with a folder or a file, the places
   words --ratchet
-             write the counts to xtask/words.txt, which tidy compares
+             lower the counts in xtask/words.txt, which tidy compares. Without that file: write all
   licences   every dependency has a licence of the allow list
   sbom FILE  what the binary consists of, as CycloneDX";
 
@@ -67,7 +67,9 @@ fn words() -> Result<ExitCode> {
     let form = std::env::args().nth(3);
     match wanted.as_deref() {
         Some("--ratchet") => {
-            let text = words::ratchet::render(&words::counts(&hits));
+            let allowed = tree.get(words::ratchet::PATH).and_then(|file| file.text.as_deref());
+            let allowed = words::ratchet::parse(allowed.unwrap_or(""));
+            let text = words::ratchet::render(&words::ratchet::lowered(&allowed, words::counts(&hits)));
             std::fs::write(tree.top.join(words::ratchet::PATH), text)?;
         }
         Some(path) => {

@@ -24,9 +24,14 @@ pub fn of_file(file: &File) -> Vec<Piece> {
     match file.extension() {
         "md" => markdown(text.lines().enumerate(), Kind::Docs),
         "rs" => rust(file, text),
+        "ts" | "tsx" if !checks::is_test_file(&file.path) => {
+            let mut pieces = slash_comments(text);
+            pieces.extend(script_strings(text));
+            pieces
+        }
         "c" | "h" | "ts" | "tsx" | "mjs" | "css" => slash_comments(text),
-        "py" | "sh" | "toml" | "yml" => hash_comments(text),
-        "" if text.starts_with("#!") => hash_comments(text),
+        "py" | "sh" | "toml" | "yml" => hash_comments(text).into_iter().chain(docstrings(text)).collect(),
+        "" if text.starts_with("#!") => hash_comments(text).into_iter().chain(docstrings(text)).collect(),
         _ => Vec::new(),
     }
 }
@@ -58,6 +63,41 @@ fn slash_comments(text: &str) -> Vec<Piece> {
 
 fn hash_comments(text: &str) -> Vec<Piece> {
     comment_pieces(text, &["#"])
+}
+
+/// Python's docstrings: text between triple quotes.
+fn docstrings(text: &str) -> Vec<Piece> {
+    let mut pieces = Vec::new();
+    let mut line = 0;
+    for (index, part) in text.split("\"\"\"").enumerate() {
+        if index % 2 == 1 {
+            let first = line;
+            pieces.extend(markdown(
+                part.lines().enumerate().map(|(at, text)| (first + at, text)),
+                Kind::Comments,
+            ));
+        }
+        line += part.matches('\n').count();
+    }
+    pieces
+}
+
+/// Strings of a page's script, and text between its tags.
+fn script_strings(text: &str) -> Vec<Piece> {
+    let is_comment = |line: &str| line.trim_start().starts_with(['/', '*']);
+    let code = text.lines().enumerate().filter(|(_, line)| !is_comment(line));
+    code.flat_map(|(index, line)| {
+        quoted(line).into_iter().flat_map(move |literal| string_pieces(index + 1, literal))
+    })
+    .collect()
+}
+
+/// Parts of a line between double quotes, back quotes, or `>` and `<`.
+fn quoted(line: &str) -> Vec<&str> {
+    let odd = |mark: char| line.split(mark).skip(1).step_by(2);
+    let between_tags =
+        line.split('>').skip(1).filter_map(|part| part.split_once('<')).map(|(inside, _)| inside);
+    odd('"').chain(odd('`')).chain(between_tags).collect()
 }
 
 /// Lines of comments with the same marker form one block of Markdown.
@@ -262,6 +302,16 @@ mod tests {
         assert_eq!(of(Kind::Comments), ["The file.", "A doc comment.", "behind"]);
         assert_eq!(of(Kind::Strings), ["a text of words"]);
         assert_eq!(of(Kind::Names), ["mod a", "fn of", "fn g"]);
+    }
+
+    #[test]
+    fn docstrings_and_strings_of_pages_are_prose() {
+        let python =
+            pieces("a.py", "def a():\n    \"\"\"Waits for\n    a lock.\"\"\"\n    return \"none\"\n");
+        assert_eq!(python, [(Kind::Comments, 2, "Waits for a lock.".to_owned())]);
+        let page = pieces("a.tsx", "<p title=\"why it waited\">waits for a lock</p>\n");
+        let texts: Vec<_> = page.iter().map(|(kind, _, text)| (*kind, text.as_str())).collect();
+        assert_eq!(texts, [(Kind::Strings, "why it waited"), (Kind::Strings, "waits for a lock")]);
     }
 
     #[test]

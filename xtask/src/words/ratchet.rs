@@ -31,6 +31,18 @@ pub fn parse(text: &str) -> BTreeMap<String, usize> {
     text.lines().filter(|line| !line.starts_with('#')).filter_map(entry).collect()
 }
 
+/// The counts, none above the allowed one; without a ratchet file, all of them.
+pub fn lowered(allowed: &BTreeMap<String, usize>, counts: BTreeMap<Key, usize>) -> BTreeMap<Key, usize> {
+    if allowed.is_empty() {
+        return counts;
+    }
+    let lower = |((folder, kind, form), found): (Key, usize)| {
+        let most = allowed.get(&format!("{folder} {kind} {form}")).copied().unwrap_or(0);
+        (most > 0).then(|| ((folder, kind, form), found.min(most)))
+    };
+    counts.into_iter().filter_map(lower).collect()
+}
+
 /// The ratchet file's text for these counts.
 pub fn render(counts: &BTreeMap<Key, usize>) -> String {
     let mut text = HEADER.to_owned();
@@ -64,5 +76,8 @@ mod tests {
         let allowed = parse("# header\ndocs docs told 2\nsrc names name 4\n");
         let expected = Growth { key: "docs docs told".to_owned(), allowed: 2, found: 3 };
         assert_eq!(grown(&allowed, &counts), [expected]);
+        let lower = lowered(&allowed, counts.clone());
+        assert_eq!(lower.values().copied().collect::<Vec<_>>(), [2, 1], "it never rises");
+        assert_eq!(lowered(&BTreeMap::new(), counts.clone()), counts, "the first ratchet");
     }
 }
