@@ -84,14 +84,14 @@ const moves = {
     await page.mouse.move(to.x, to.y, { steps: 5 });
     await page.mouse.up();
     await page.keyboard.up("Shift");
-    await eventually("nothing was selected", async () => /of the selected/.test((await page.locator(".ledger h2").textContent()) ?? ""));
+    await eventually("nothing was selected", async () => /selected/.test((await page.locator(".ledger h2").textContent()) ?? ""));
     await tab(page, "Threads").click();
     await page.getByLabel("only in the selected").check();
     await page.getByLabel("only in the selected").uncheck();
     await tab(page, "Why").click();
     await timeline(page).focus();
     await page.keyboard.press("Escape");
-    await eventually("Escape did not clear it", async () => /of the whole run/.test((await page.locator(".ledger h2").textContent()) ?? ""));
+    await eventually("Escape did not clear it", async () => /whole run/.test((await page.locator(".ledger h2").textContent()) ?? ""));
   },
   "steps through the places of a finding": async (page) => {
     const words = page.locator(".steps span");
@@ -427,7 +427,7 @@ const path = {
     await timeline(page).focus();
     await page.keyboard.press("0");
     await page.keyboard.press("x");
-    await eventually("no words about the path", async () => /critical path of what is shown.*\d %/.test((await page.locator(".path-words").textContent().catch(() => "")) ?? ""));
+    await eventually("no words about the path", async () => /critical path of the visible range.*\d %/.test((await page.locator(".path-words").textContent().catch(() => "")) ?? ""));
     await drawn(page);
     await timeline(page).focus();
     await page.keyboard.press("x");

@@ -21,7 +21,7 @@ async function open(root: HTMLElement): Promise<void> {
   const first = await firstLook(source, whole);
   if (first) show(root, first);
   const summary = await whole;
-  if (summary.api !== 1) throw new Error(`this page speaks version 1 of the answers, not ${summary.api}: reload it`);
+  if (summary.api !== 1) throw new Error(`this page needs version 1 of the interface, not ${summary.api}: reload it`);
   const viewer = new Viewer(source, new Catalogue(summary), first?.state.theme ?? preferred());
   // If the reader has navigated since, the position is kept.
   if (first) viewer.store.set({ view: first.state.view, help: first.state.help, tab: first.state.tab });

@@ -32,7 +32,7 @@ const input = inputOf(recording);
 describe("the timeline", () => {
   it("names its lanes, hostile names escaped", () => {
     const text = drawText(composeTimeline(input)).join("\n");
-    for (const name of ["▾ words (pid 1000), 4 threads", "worker 1", "<img src=x onerror=alert(1)>\\e[31m\\u{202e}evil", "▸ others on this machine, 1 thread"]) {
+    for (const name of ["▾ words (pid 1000), 4 threads", "worker 1", "<img src=x onerror=alert(1)>\\e[31m\\u{202e}evil", "▸ other programs on this machine, 1 thread"]) {
       expect(text).toContain(name);
     }
   });

@@ -131,12 +131,12 @@ async function fetched(address: string, signal: AbortSignal | undefined): Promis
     const answer = await fetch(address, { credentials: "omit", redirect: "error", ...(signal && { signal }) });
     return { status: answer.status, ok: answer.ok, body: await answer.json() };
   } catch {
-    throw new Error(signal?.aborted ? UNWANTED : "holdup does not answer any more: was `holdup view` stopped?");
+    throw new Error(signal?.aborted ? UNWANTED : "holdup does not respond: was `holdup view` stopped?");
   }
 }
 
 /** Never displayed. */
-const UNWANTED = "nobody wants to know any more";
+const UNWANTED = "cancelled";
 
 /** Browsers open at most six connections. This number of requests runs in parallel. */
 const AT_ONCE = 4;

@@ -30,7 +30,7 @@ type Loose = Readonly<Record<string, unknown>>;
 /** Parses the response. Throws if its format is unexpected. */
 export function readListing(answer: unknown): Listing {
   const body = loose(answer);
-  if (!body || !Array.isArray(body["instructions"])) throw new Error("the listing has a form that this page does not know");
+  if (!body || !Array.isArray(body["instructions"])) throw new Error("the listing has an unknown format");
   const lines = body["instructions"].flatMap((one: unknown) => {
     const row = loose(one);
     return row ? [lineOf(row)] : [];

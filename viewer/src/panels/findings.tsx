@@ -19,8 +19,8 @@ export function Findings() {
           The recording is being read … This first look shows when threads ran, waited for a CPU and waited; what for, and why, comes in a moment.
         </p>
       )}
-      {pending && !first_look && <p class="none pending" role="status">The findings are being worked out … The timeline, the flame graphs and the ledger can be used meanwhile.</p>}
-      {!pending && findings.length === 0 && <p class="none">No rule found a cause worth naming. The colours beside still tell where the time went.</p>}
+      {pending && !first_look && <p class="none pending" role="status">The findings are being computed … The timeline, the flame graphs and the ledger are ready.</p>}
+      {!pending && findings.length === 0 && <p class="none">No rule found a cause worth naming. The ledger shows where the time went.</p>}
       <ComputesNote />
       <ol>
         {findings.map((one, at) => (

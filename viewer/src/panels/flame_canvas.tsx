@@ -64,7 +64,7 @@ export function FlameCanvas({ flame, search, upward, leavesFirst, label }: Look)
         ref={canvas}
         tabIndex={0}
         role="img"
-        aria-label={`${label}; arrows move, Enter zooms, Shift and Enter shows callers and callees`}
+        aria-label={`${label}: arrows move, Enter zooms, Shift and Enter shows callers and callees`}
         onMouseMove={(event) => setHovered(at(event)?.node ?? null)}
         onMouseLeave={() => setHovered(null)}
         onClick={(event) => {
@@ -97,8 +97,8 @@ function words(flame: Flame, node: number, leavesFirst: boolean): string {
   const share = flame.total_ns > 0 ? (flame.ns[node] ?? 0) / flame.total_ns : 0;
   const module = flame.modules[index] ?? "";
   const before = flame.before_ns?.[node];
-  const was = before === undefined ? "" : `; before ${duration(before)}, now ${changeWords((flame.ns[node] ?? 0) - before)}`;
-  const own = leavesFirst ? "" : `; itself ${duration(flame.own_ns[node] ?? 0)}`;
+  const was = before === undefined ? "" : `, before ${duration(before)}, now ${changeWords((flame.ns[node] ?? 0) - before)}`;
+  const own = leavesFirst ? "" : `, itself ${duration(flame.own_ns[node] ?? 0)}`;
   return `${visible(flame.names[index] ?? "")}${module ? ` (${visible(module)})` : ""}: ${duration(flame.ns[node] ?? 0)}, ${percent(share)}${own}${was}`;
 }
 

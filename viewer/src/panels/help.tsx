@@ -7,11 +7,11 @@ import { BINDINGS } from "./keys";
 import { Swatch } from "./swatch";
 
 const POINTER: readonly [string, string][] = [
-  ["click", "choose a slice, and see why"],
+  ["click", "choose a slice and show why it waited"],
   ["drag a lane", "move in time, and up and down"],
-  ["drag the ruler, or Shift and drag", "select a range: it gets its own ledger and stacks, and tables can be narrowed to it"],
+  ["drag the ruler, or Shift and drag", "select a range: its own ledger and stacks, and tables for it"],
   ["drag the top strip", "go anywhere in the run"],
-  ["wheel", "zoom; where lanes do not fit it scrolls, and Ctrl and wheel (or a pinch) zooms"],
+  ["wheel", "zoom. If the lanes do not fit, scroll: Ctrl and wheel (or a pinch) zooms"],
   ["wheel sideways, or Shift and wheel", "move in time"],
   ["1 to 9", "the tabs below"],
 ];

@@ -14,7 +14,7 @@ export function hoverText(catalogue: Catalogue, thread: number, rows: LaneRows, 
   const head = catalogue.threadTitle(thread);
   const when = `${duration(end - start)} from ${moment(start, Math.max(1, (end - start) / 10))}`;
   const mix = rows.mix[at];
-  if (mix) return [head, `${count(mix[0] ?? 0)} slices in ${when}`, ...mixLines(catalogue, mix), "zoom in to tell them apart"].join("\n");
+  if (mix) return [head, `${count(mix[0] ?? 0)} slices in ${when}`, ...mixLines(catalogue, mix), "zoom in to separate them"].join("\n");
   const name = catalogue.className(rows.class[at] ?? -1);
   const cpu = rows.cpu[at] ?? -1;
   return [head, `${name}: ${classLook(name).words}`, `${when}${cpu >= 0 ? `, CPU ${cpu}` : ""}`].join("\n");
@@ -23,14 +23,14 @@ export function hoverText(catalogue: Catalogue, thread: number, rows: LaneRows, 
 /** Lines about a span. */
 export function spanText(catalogue: Catalogue, rows: SpanRows & SpanWords, at: number): string {
   const [start, end, name] = [rows.start[at] ?? 0, rows.end[at] ?? 0, rows.name[at] ?? -1];
-  const what = name < 0 ? `${count(rows.count[at] ?? 0)} spans: zoom in to tell them apart` : visible(rows.names[name] ?? "");
+  const what = name < 0 ? `${count(rows.count[at] ?? 0)} spans: zoom in to separate them` : visible(rows.names[name] ?? "");
   const kind = name < 0 ? "" : KIND_WORDS[rows.kinds[name] ?? "user"];
   return [catalogue.threadTitle(rows.thread), what, `${duration(end - start)} from ${moment(start, Math.max(1, (end - start) / 10))}${kind}`].join("\n");
 }
 
 const KIND_WORDS: Readonly<Record<SpanKind, string>> = {
   user: "", "gc-work": ", work of the garbage collector", "gc-wait": ", waits for the garbage collector", idle: ", idle", stop: ", stops the world",
-  "gc-beside": ", work of the garbage collector beside the program",
+  "gc-beside": ", garbage collector work concurrent with the program",
   "stops-all": ", stops all others", stopped: ", has stopped until all go on",
 };
 

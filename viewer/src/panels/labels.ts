@@ -17,12 +17,12 @@ export function labelOf(catalogue: Catalogue, row: Row, finding: Finding | undef
     case "group":
       if (row.id === "counters") return { text: `what the runtime counts, ${row.threads === 1 ? "1 row" : `${count(row.threads)} rows`}`, detail: "", strong: false };
       return row.id === "cpus"
-        ? { text: "CPUs: what each of them ran", detail: "", strong: true }
-        : { text: `others on this machine, ${threads(row.threads)}`, detail: "", strong: false };
+        ? { text: "CPUs and the threads that they ran", detail: "", strong: true }
+        : { text: `other programs on this machine, ${threads(row.threads)}`, detail: "", strong: false };
     case "counter":
       return { text: visible(row.id.replace(/^runtime\//, "")), detail: "", strong: false };
     case "cpu":
-      return { text: row.why ? `↳ CPU ${row.id} meanwhile` : `CPU ${row.id}`, detail: "", strong: false };
+      return { text: row.why ? `↳ CPU ${row.id} during this wait` : `CPU ${row.id}`, detail: "", strong: false };
     case "thread": {
       const thread = catalogue.threads.get(row.id);
       const named = finding?.evidence.some((one) => one.thread === row.id) === true;

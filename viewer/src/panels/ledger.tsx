@@ -22,7 +22,7 @@ export function LedgerBar() {
   const answer = useAnswer(range ? `${range.from}/${range.to}` : null, (signal) => viewer.source.ledger(range ?? viewer.whole, [], signal), 60);
   const { summary } = viewer.catalogue;
   const known: Ledger | null = range ? answer.value : summary.ledger;
-  const of = range ? `of the selected ${duration(range.to - range.from)}` : "of the whole run";
+  const of = range ? `selected ${duration(range.to - range.from)}` : "whole run";
   // Until a range is added up, the previous list keeps its space but is hidden. Otherwise the page would jump
   // with every drag.
   const ledger = known ?? answer.last ?? summary.ledger;
@@ -67,7 +67,7 @@ function BusiestLine() {
     <p class="busiest">
       {percent(busiest.share)} ± {percent(busiest.error)} of useful in {name(busiest.function)}
       {busiest.mostly_in && <>, mostly in {name(busiest.mostly_in)}</>}
-      {busiest.called_for && <>; {percent(busiest.called_for_share ?? 0)} of that for {name(busiest.called_for)}</>}
+      {busiest.called_for && <>, {percent(busiest.called_for_share ?? 0)} of that for {name(busiest.called_for)}</>}
     </p>
   );
 }

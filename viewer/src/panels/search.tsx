@@ -89,7 +89,7 @@ export function Search() {
             </li>
           ))}
           {answer.failure && <li class="none">{answer.failure}</li>}
-          {!answer.failure && results.length === 0 && <li class="none">{answer.waiting ? "searching …" : "nothing has that in its name"}</li>}
+          {!answer.failure && results.length === 0 && <li class="none">{answer.waiting ? "searching …" : "no name matches"}</li>}
         </ul>
       )}
     </div>

@@ -14,7 +14,7 @@ export function SourceView() {
   const viewer = useViewer();
   const fn = useSelected((state) => state.fn);
   const answer = useAnswer(fn, (signal) => viewer.source.annotate(fn ?? "", signal).then(readListing));
-  if (fn === null) return <p class="hint">Choose a function in Stacks, in a table or by the search: its instructions are shown here with what they cost, or its lines.</p>;
+  if (fn === null) return <p class="hint">Choose a function in Stacks, in a table or by the search: its instructions or lines are shown here with their cost.</p>;
   if (answer.failure) return <p class="hint" role="alert">{`${visible(fn)}: ${answer.failure}`}</p>;
   if (!answer.value) return <p class="hint">{answer.waiting ? "asking …" : ""}</p>;
   return <ListingView key={fn} listing={answer.value} />;
@@ -32,7 +32,7 @@ function ListingView({ listing }: { listing: Listing }) {
       <div class="tools">
         <b>{visible(listing.name)}</b>
         <span class="muted">{`${visible(basename(listing.module))}, ${duration(own)} in itself, ${count(listing.lines.length)} ${listing.unit}s`}</span>
-        <label><input type="checkbox" checked={hotOnly} onChange={(event) => setHotOnly(event.currentTarget.checked)} /> only around what costs</label>
+        <label><input type="checkbox" checked={hotOnly} onChange={(event) => setHotOnly(event.currentTarget.checked)} /> hot lines only</label>
       </div>
       <table>
         <thead><tr><th scope="col" class="number">share</th><th scope="col" class="number">time</th>{calls && <th scope="col" class="number">in calls</th>}<th scope="col" class="number">{byLine ? "line" : "address"}</th><th scope="col">{byLine ? "code" : "instruction"}</th><th scope="col">source</th></tr></thead>

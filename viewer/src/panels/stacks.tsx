@@ -71,7 +71,7 @@ function Changes({ flame }: { flame: Flame | null }) {
   return (
     <p class="words">
       <span class="change more">more than before</span> <span class="change less">less</span>
-      {` now ${duration(flame.total_ns)}, before ${duration(before)}: widths are of now, what is gone is not drawn`}
+      {` now ${duration(flame.total_ns)}, before ${duration(before)}: widths show the present recording, functions that disappeared are not shown`}
     </p>
   );
 }
@@ -95,9 +95,9 @@ function Sandwich({ above, below, search }: { above: Flame | null; below: Flame 
   return (
     <>
       <Words flame={below} search={search} />
-      <h3>who called it</h3>
+      <h3>callers</h3>
       <FlameCanvas flame={above} search={search} upward leavesFirst label="callers, upwards" />
-      <h3>what it called</h3>
+      <h3>callees</h3>
       <FlameCanvas flame={below} search={search} upward={false} leavesFirst={false} label="callees, downwards" />
     </>
   );
@@ -106,7 +106,7 @@ function Sandwich({ above, below, search }: { above: Flame | null; below: Flame 
 function Nothing({ flame }: { flame: Flame }) {
   return (
     <p class="hint">
-      {flame.total_ns === 0 ? "There is no such time here." : `No stack tells where these ${duration(flame.total_ns)} went.`}
+      {flame.total_ns === 0 ? "There is no such time here." : `No stack was recorded for these ${duration(flame.total_ns)}.`}
     </p>
   );
 }
@@ -118,7 +118,7 @@ function Words({ flame, search }: { flame: Flame; search: string }) {
   return (
     <p class="words" role="status">
       {`${duration(flame.total_ns)}${error}${flame.samples > 0 ? `, ${count(flame.samples)} samples` : ""}${waits}`}
-      {search !== "" && `; “${visible(search)}” is in ${percent(foundShare(flame, search))} of it`}
+      {search !== "" && `, “${visible(search)}” is in ${percent(foundShare(flame, search))} of it`}
     </p>
   );
 }

@@ -47,7 +47,7 @@ function Rows({ table }: { table: Table }) {
       <div class="tools">
         <input type="search" aria-label="rows that hold these words" placeholder="filter rows …" value={filter} onInput={(event) => setFilter(event.currentTarget.value)} />
         {canNarrow && (
-          <label title="rows whose place has a part in the selected range; their figures are still those of the whole run">
+          <label title="rows with a place in the selected range (their figures are of the whole run)">
             <input type="checkbox" checked={narrowed} onChange={(event) => setNarrowed(event.currentTarget.checked)} />{` only in the selected ${duration(range.to - range.from)}`}
           </label>
         )}
@@ -68,7 +68,7 @@ function Rows({ table }: { table: Table }) {
         </thead>
         <tbody>{rows.slice(0, ROWS_SHOWN).map((row) => <Row key={row} table={table} row={row} />)}</tbody>
       </table>
-      {rows.length > ROWS_SHOWN && <p class="hint">{`The first ${count(ROWS_SHOWN)} of ${count(rows.length)} rows; filter to see others, copy to have all of these.`}</p>}
+      {rows.length > ROWS_SHOWN && <p class="hint">{`The first ${count(ROWS_SHOWN)} of ${count(rows.length)} rows. Filter to see other rows, copy to get all of these.`}</p>}
     </div>
   );
 }

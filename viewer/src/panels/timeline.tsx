@@ -34,11 +34,11 @@ export function Timeline() {
           ref={canvas}
           tabIndex={0}
           role="application"
-          aria-label="timeline of the threads: W and S zoom, A and D move, N and P go through the places of a finding, Enter follows a wait, the Why tab tells the chosen slice in words"
+          aria-label="timeline of the threads. W and S zoom, A and D move. N and P step through the places of a finding. Enter follows a wait, the Why tab explains it"
         />
         <div ref={spacer} class="spacer" />
       </div>
-      {none && <p class="empty">No thread of the program was seen, so there is nothing to draw.</p>}
+      {none && <p class="empty">No thread of the program was recorded: there is no timeline.</p>}
       {critical.lit && <PathWords path={critical.path} />}
       <Status leftOut={leftOut} />
       <div ref={hover} class="hover" role="presentation" hidden />
@@ -66,7 +66,7 @@ function Status({ leftOut }: { leftOut: number }) {
       <button onClick={() => viewer.zoom(2)} aria-label="zoom out" title="zoom out (S)">−</button>
       <button onClick={() => viewer.show(viewer.whole)} title="the whole run (0)">whole run</button>
       <button aria-pressed={cpus} onClick={() => viewer.store.set({ cpus: !cpus })} title="a lane for each CPU (C)">CPUs</button>
-      <button aria-pressed={path} onClick={() => viewer.store.set({ path: !path })} title="light the critical path (X)">critical path</button>
+      <button aria-pressed={path} onClick={() => viewer.store.set({ path: !path })} title="highlight the critical path (X)">critical path</button>
     </div>
   );
 }
@@ -77,7 +77,7 @@ function useWakeups(drawn: { readonly current: TimelineCanvas | null }): number 
   const slice = useSelected((state: State) => state.picked?.slice ?? null);
   const key = slice ? `${slice.thread}/${slice.start_ns}` : null;
   const answer = useAnswer(key, (signal) => {
-    if (!slice) return Promise.reject(new Error("nothing is chosen"));
+    if (!slice) return Promise.reject(new Error("no slice is chosen"));
     return viewer.source.wakeups({ from: slice.start_ns, to: slice.end_ns + 1 }, [slice.thread], signal);
   }, 30);
   useEffect(() => {
@@ -100,7 +100,7 @@ function PathWords({ path }: { path: CriticalPath | null }) {
   const most = classes.map((ns, at) => ({ ns, name: catalogue.className(at) })).filter((one) => one.ns > 0 && one.ns >= total * LISTED).sort((a, b) => b.ns - a.ns);
   return (
     <div class="path-words" role="status">
-      <b>critical path of what is shown</b>
+      <b>critical path of the visible range</b>
       {path === null && <span>adding up …</span>}
       {most.slice(0, PATH_CLASSES).map(({ name, ns }) => (
         <span key={name}><Swatch name={name} />{` ${name} ${percent(total > 0 ? ns / total : 0)}`}</span>

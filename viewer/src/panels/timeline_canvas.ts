@@ -91,7 +91,7 @@ export class TimelineCanvas {
     const pen = this.resized();
     if (!pen) {
       this.parts.canvas.dataset["idle"] = "true";
-      this.viewer.fail(new Error("This browser draws no canvas, so there is no timeline: findings, why and tables work all the same."));
+      this.viewer.fail(new Error("This browser has no canvas support, so there is no timeline. Findings, Why and tables still work."));
       return;
     }
     const { catalogue, view } = this.viewer.state;
@@ -357,7 +357,7 @@ export class TimelineCanvas {
 
   private occupantText(cpu: number, at: number): string {
     const thread = this.occupant(cpu, at);
-    return thread >= 0 ? `ran ${this.viewer.catalogue.threadTitle(thread)}` : "idle, or too short to tell: zoom in";
+    return thread >= 0 ? `ran ${this.viewer.catalogue.threadTitle(thread)}` : "idle, or too short to show: zoom in";
   }
 
   private leave(): void {

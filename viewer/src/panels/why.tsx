@@ -12,8 +12,8 @@ import { Swatch } from "./swatch";
 
 const BASIS_WORDS: Readonly<Record<string, string>> = {
   "owner-word": "read from the lock itself",
-  waker: "who woke it",
-  occupant: "who had the CPU",
+  waker: "from the wakeup",
+  occupant: "from the CPU's occupant",
   slices: "from the schedule",
 };
 
@@ -94,12 +94,12 @@ function Kept({ slice }: { slice: SliceAnswer }) {
   const { catalogue } = viewer;
   if (!slice.kept_waiting?.length) return null;
   return (
-    <ul class="chain kept" aria-label="who waited for it">
+    <ul class="chain kept" aria-label="threads that waited for it">
       {slice.kept_waiting.map((one, at) => (
         <li key={at}>
           <span>
             <b>{`${catalogue.threadName(one.thread)} waited ${duration(one.end_ns - one.start_ns)} for it`}</b>
-            {one.name ? `: it was the last at the ${visible(one.name)}` : ": it was the last to come"}
+            {one.name ? `: it was the last at the ${visible(one.name)}` : ": it was the last to arrive"}
           </span>
           <button onClick={() => viewer.follow({ ...one, text: "", class: -1, basis: "" })}>{`go to ${catalogue.threadName(one.thread)}`}</button>
         </li>
@@ -153,7 +153,7 @@ function Occupants({ slice, length }: { slice: SliceAnswer; length: number }) {
             <button class="link" onClick={() => void viewer.pick({ thread: one.thread, at: one.at_ns }, true)}>
               {viewer.catalogue.threadTitle(one.thread)}
             </button>
-          ) : "nobody that was seen"}
+          ) : "no recorded thread"}
           {` ${duration(one.ns)} (${percent(length > 0 ? one.ns / length : 0)})`}
         </li>
       ))}
@@ -170,19 +170,19 @@ function cpuWords(slice: SliceAnswer): string {
 function wakerWords(context: string): string {
   if (context === "timer") return "a timer";
   if (context === "irq") return "a device's interrupt";
-  return context === "soft-irq" ? "a soft interrupt (network, timer, disk)" : "no thread that was seen";
+  return context === "soft-irq" ? "a soft interrupt (network, timer, disk)" : "no recorded thread";
 }
 
 function stackLabel(slice: SliceAnswer): string {
   if (slice.stack_from === "sample") return "stack of the sample nearest to its middle";
-  return slice.stack_from === "blocked" ? "stack with which it stopped" : "stack";
+  return slice.stack_from === "blocked" ? "stack when it blocked" : "stack";
 }
 
 function Hot({ slice }: { slice: SliceAnswer }) {
   const viewer = useViewer();
   return (
     <section>
-      <h3>where it ran (samples taken in it)</h3>
+      <h3>functions it ran (samples)</h3>
       <ul class="hot">
         {slice.samples.map((one, at) => (
           <li key={at}>
@@ -201,7 +201,7 @@ function Stack({ label, frames, kind }: { label: string; frames: readonly Frame[
   return (
     <section>
       <h3>{label}</h3>
-      {frames.length === 0 && <p class="muted">No stack was taken of this slice: stacks are a sample, so that recording stays cheap.</p>}
+      {frames.length === 0 && <p class="muted">No stack was recorded for this slice: stacks are sampled to keep recording cheap.</p>}
       <ol class="stack">
         {withoutRepeats(frames).map(({ frame, times }, at) => (
           <li key={at} class={frame.kind}>
