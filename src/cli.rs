@@ -39,10 +39,10 @@ pub const EXAMPLES: &str = "Examples:
 
 /// With what holdup ends, where it is not the program's status.
 pub const STATUS: &str = "Exit status:
-  that of CMD, also if it was ended by a signal, where `run`, `watch` or `top` started it; else
+  that of CMD, also if it was ended by a signal, if `run`, `watch` or `top` started it. Otherwise:
   0  done
   1  `diff --fail-if`: the condition holds
-  2  holdup's own failure, told on standard error; no run succeeded, or `diff` has nothing to compare";
+  2  holdup failed (reported on standard error), no run succeeded, or `diff` has nothing to compare";
 
 fn after_help() -> String {
     format!("{EXAMPLES}\n\n{STATUS}")
@@ -143,7 +143,7 @@ pub struct RecordArgs {
     pub stacks: StackChoice,
     /// Backend that records events. `auto` uses the best one that this machine allows, and falls back to the
     /// next one if it cannot be opened
-    #[arg(long = "backend", alias = "rung", value_enum, default_value_t = RungChoice::Auto)]
+    #[arg(long = "backend", alias = "rung", value_name = "BACKEND", value_enum, default_value_t = RungChoice::Auto)]
     pub rung: RungChoice,
     /// Kernel buffer in MiB (a power of two)
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = parse_buffer)]

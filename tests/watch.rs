@@ -223,11 +223,11 @@ fn lines_and_output_fire_and_the_output_is_unchanged() {
     watched.until("the program wrote: stall 1 is over");
     watched.until("holdup: saved");
     std::fs::OpenOptions::new().write(true).open(&fifo).unwrap().write_all(b"request 17 was slow\n").unwrap();
-    watched.until("somebody wrote: request 17 was slow");
+    watched.until("line written: request 17 was slow");
     watched.until("holdup: saved");
     let (output, _) = watched.end();
     assert_eq!(output, "stall 0 is over\nstall 1 is over\n");
-    assert_eq!(saved(&scratch, 2)["fired"][0]["what"], "somebody wrote: request 17 was slow");
+    assert_eq!(saved(&scratch, 2)["fired"][0]["what"], "line written: request 17 was slow");
     assert!(!fifo.exists(), "made by holdup, and taken away");
 }
 

@@ -184,9 +184,9 @@ fn table(cells: &Cells) -> String {
 
 fn schema(table: &str, args: &QueryArgs) -> Result<ExitCode> {
     let (headings, lines) = match table {
-        "" => (&["table", "what a row is"][..], listing::tables().iter().map(table_line).collect()),
+        "" => (&["table", "row"][..], listing::tables().iter().map(table_line).collect()),
         "functions" => (
-            &["function", "what it gives"][..],
+            &["function", "result"][..],
             listing::functions()
                 .iter()
                 .map(|(call, gives)| vec![(*call).to_owned(), (*gives).to_owned()])

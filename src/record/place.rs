@@ -136,7 +136,7 @@ fn free_aside(path: &Path) -> Result<PathBuf> {
     if is_there(&aside) {
         if !store::is_abandoned(&aside) {
             bail!(
-                "{}: is being made into {}, or is in the way; wait, move it, or choose another name",
+                "{}: is being converted to {}, or is not a recording: wait, move it, or choose another name",
                 aside.display(),
                 path.display()
             );

@@ -321,7 +321,7 @@ impl Flight {
         };
         let more = match self.suppressed {
             0 => String::new(),
-            more => format!("; triggers fired {more} times more: see --cooldown, --max-saves, --quota"),
+            more => format!(", triggers fired {more} times more: see --cooldown, --max-saves, --quota"),
         };
         let memory = crate::record::own_cost().recorder_memory_bytes >> 20;
         let plural = if kept == 1 { "" } else { "s" };

@@ -10,7 +10,8 @@ use crate::derive::{
     asked_in_groups, asking, blame, bottle, busiest, calls, children, clocked, cpu_times, cpus,
     critical_path, garbage, gc, hardware, holders, interpreted, known_work, ledger, lines, lock_holding,
     locks, nodes, occupancy, paging, parallel, parallelism, peers, regions, rendezvous, replay, roles,
-    runtimes, services, skew, spin, stacks, syscall_rates, syscalls, task_locks, tasks, timelines,
+    runtimes, services, skew, spin, stacks, syscall_rates, syscalls, task_locks, tasks, temporary_files,
+    timelines,
 };
 use crate::descriptors::Descriptors;
 use crate::finding::Finding;
@@ -42,6 +43,8 @@ pub struct Derived {
     pub syscall_rates: syscall_rates::SyscallRates,
     /// The counted calls: their objects, results, durations and bytes.
     pub calls: calls::Calls,
+    /// Files that were made and removed again, by the counted calls.
+    pub temporary_files: temporary_files::TemporaryFiles,
     /// Barriers, joins and stop-the-world pauses, and the threads that arrived late.
     pub rendezvous: rendezvous::Rendezvous,
     /// Loops in which threads waited by running, the costliest first.
@@ -178,6 +181,12 @@ fn spun(
     spin::derive(trace, ledger, &spin::Facts { roles, timelines, rendezvous })
 }
 
+/// Barriers, joins and stop-the-world pauses.
+fn rendezvous_of(facts: replay::Facts) -> rendezvous::Rendezvous {
+    let endings = replay::Endings::new(facts);
+    rendezvous::derive(facts.trace, facts.roles.sample_classes(), (facts.timelines, facts.roles), &endings)
+}
+
 /// The rest: why, and what to do. `timelines`, `roles` and `ledger` are those of [`begin`].
 pub fn complete(
     trace: &Trace,
@@ -190,10 +199,7 @@ pub fn complete(
     let index = &occupancy.locks;
     let facts = blame::Facts { trace, timelines, locks: index, holders: &holders };
     let whole = replay::Facts { trace, timelines, roles: &roles, locks: index, cpus: occupancy.cpus };
-    let meetings = || {
-        let endings = replay::Endings::new(whole);
-        rendezvous::derive(trace, roles.sample_classes(), (timelines, &roles), &endings)
-    };
+    let meetings = || rendezvous_of(whole);
     // The walk of the critical path is sequential. All other facts are derived in parallel with it.
     let path = || critical_path::derive(trace, &roles, &holders);
     let (critical_path, others) = parallel::both(path, || {
@@ -201,6 +207,7 @@ pub fn complete(
         let lock_uses = lock_uses((trace, &roles), index, &blame);
         let gc = gc::derive(trace, &roles);
         let said = &asking::heard(trace, &holders);
+        let calls = calls::derive(trace);
         Derived {
             garbage: garbage::derive(trace, &gc, &ledger, (&roles, timelines)),
             gc,
@@ -221,7 +228,8 @@ pub fn complete(
             cpus: cpus::derive_with(trace, timelines),
             locks: lock_uses,
             syscalls: syscalls::derive_with(trace, &ledger, &syscall_rates),
-            calls: calls::derive(trace),
+            temporary_files: temporary_files::derive(&calls),
+            calls,
             allocated: allocated(trace, &roles),
             paging: paging::derive(trace, &ledger, timelines),
             services: services::derive(trace, &ledger, (&roles, timelines)),

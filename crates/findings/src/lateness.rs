@@ -7,7 +7,7 @@ use holdup_events::{ProcessId, ThreadId};
 
 use crate::charge::Charge;
 use crate::derive::class::Class;
-use crate::derive::rendezvous::{CauseUse, Causes, LateCause, Saved, SiteUse};
+use crate::derive::rendezvous::{CauseUse, Causes, LateCause, MeetingKind, Saved, SiteUse};
 use crate::finding::{Confidence, Evidence, Finding, Gain};
 use crate::merging::Charged;
 use crate::scene::{EVIDENCE_MAX, GAIN_MIN, Scene};
@@ -109,10 +109,12 @@ pub(crate) fn finding(scene: &Scene, used: &SiteUse, finding: Finding) -> Charge
 }
 
 /// How much was waited, and how late the last came.
-pub(crate) fn waited(used: &SiteUse) -> String {
+pub(crate) fn waited(scene: &Scene, used: &SiteUse) -> String {
+    let site = scene.derived.rendezvous.sites.get(used.site as usize);
+    let noun = site.map_or(MeetingKind::default(), |site| site.kind).noun();
     format!(
         "At {} {} waited {} in total for the last to arrive (median {}, maximum {}).",
-        count(used.meetings, "meeting"),
+        count(used.meetings, noun),
         count(used.members.len() as u64, "thread"),
         time(used.harm_ns),
         time(used.lateness_ns[0]),

@@ -13,11 +13,11 @@ const NAMED_MAX: usize = 2;
 pub fn said(calls: &Calls, syscall: i32) -> Option<String> {
     let each = calls.requests_each().filter(|_| syscall == IO_URING_ENTER)?;
     let operations: Vec<String> = calls.ring_operations.iter().take(NAMED_MAX).map(operation).collect();
-    let told = match operations.is_empty() {
+    let listed = match operations.is_empty() {
         true => String::new(),
         false => format!(": {}", operations.join(", ")),
     };
-    Some(format!("Each io_uring_enter submits {each:.1} requests{told}."))
+    Some(format!("Each io_uring_enter submits {each:.1} requests{listed}."))
 }
 
 fn operation(used: &CallUse) -> String {

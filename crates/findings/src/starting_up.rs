@@ -121,7 +121,11 @@ fn judged(
     });
     let finding = Finding {
         rule,
-        subject: format!("{} short threads of {}", brood.threads.len(), scene.trace.process_name(process)),
+        subject: format!(
+            "{} short-lived threads of {}",
+            brood.threads.len(),
+            scene.trace.process_name(process)
+        ),
         summary: summary(scene, (process, brood), kinds[*kind], [ns, error_ns, compiling_ns]),
         cost_ns: ns as u64 + charge.ns(),
         gain: Gain { low, high },

@@ -30,7 +30,7 @@ pub fn parse(rest: &str) -> Result<Box<dyn Trigger>, String> {
     if let Some(text) = when {
         if name == place {
             return Err(
-                "arguments of probes lie where each probe says; those of functions can be asked".to_owned()
+                "USDT arguments have no fixed place: use a condition on a function instead".to_owned()
             );
         }
         Condition::parse(text)?;
@@ -101,7 +101,7 @@ mod tests {
         let error = |text: &str| parse(text).err().unwrap_or_default();
         assert!(error("function:f(count > 1)").contains("'count' is no argument"));
         assert!(error("function:f(arg9 == 1)").contains("arg0 to arg5"));
-        assert!(error("usdt:python:gc__start(arg0 > 1)").contains("those of functions"));
+        assert!(error("usdt:python:gc__start(arg0 > 1)").contains("a condition on a function"));
         assert!(error("function:f(arg0 > 1").contains("parentheses"));
         assert!(error("function:").contains("hit:function:NAME"));
     }

@@ -140,7 +140,7 @@ impl Trigger for Line {
         let mut lines = Vec::new();
         self.peers.retain_mut(|peer| peer.read_lines(&mut lines));
         for line in lines.into_iter().filter(|line| !line.trim().is_empty()) {
-            fire(happened(now, format!("somebody wrote: {}", line.trim())));
+            fire(happened(now, format!("line written: {}", line.trim())));
         }
     }
 }
@@ -175,9 +175,9 @@ mod tests {
         trigger.arm().unwrap();
         let mut writer = OpenOptions::new().write(true).open(&path).unwrap();
         writer.write_all(b"slow request 17\n\nsecond").unwrap();
-        assert_eq!(fired(trigger.as_mut()), ["somebody wrote: slow request 17"]);
+        assert_eq!(fired(trigger.as_mut()), ["line written: slow request 17"]);
         writer.write_all(b" one\n").unwrap();
-        assert_eq!(fired(trigger.as_mut()), ["somebody wrote: second one"]);
+        assert_eq!(fired(trigger.as_mut()), ["line written: second one"]);
         drop(trigger);
         assert!(!path.exists());
     }
@@ -190,7 +190,7 @@ mod tests {
         for text in ["one\n", "two"] {
             UnixStream::connect(&path).unwrap().write_all(text.as_bytes()).unwrap();
         }
-        assert_eq!(fired(trigger.as_mut()), ["somebody wrote: one", "somebody wrote: two"]);
+        assert_eq!(fired(trigger.as_mut()), ["line written: one", "line written: two"]);
     }
 
     #[test]

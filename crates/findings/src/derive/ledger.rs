@@ -18,6 +18,11 @@ use super::timelines::Timelines;
 /// Nanoseconds by class, indexed by `Class as usize`.
 pub type ByClass = [u64; CLASSES];
 
+/// Time on a CPU (ns), steal time excluded.
+pub fn on_cpu_ns(classes: &ByClass) -> u64 {
+    Class::ON_CPU.iter().map(|class| classes[*class as usize]).sum()
+}
+
 /// Where the time went, of the traced program.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
@@ -74,7 +79,7 @@ pub struct ThreadLedger {
 impl ThreadLedger {
     /// Time on a CPU, stolen time excluded (ns).
     pub fn running_ns(&self) -> u64 {
-        Class::ON_CPU.iter().map(|class| self.classes[*class as usize]).sum()
+        on_cpu_ns(&self.classes)
     }
 }
 
@@ -95,7 +100,7 @@ impl Ledger {
 
     /// Time on a CPU, stolen time excluded (ns).
     pub fn running_ns(&self) -> u64 {
-        Class::ON_CPU.iter().map(|class| self.of(*class)).sum()
+        on_cpu_ns(&self.classes)
     }
 
     /// Half the width of the 95 % confidence interval of a class's time (ns). 0 if it is exact.

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use holdup_events::Trace;
 
-use super::class::{CLASSES, Class};
-use super::ledger::{ByClass, Ledger};
+use super::class::CLASSES;
+use super::ledger::{ByClass, Ledger, on_cpu_ns};
 
 /// Threads of the program with names of one stem.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub struct NameGroup {
 impl NameGroup {
     /// Time on a CPU, steal time excluded (ns).
     pub fn running_ns(&self) -> u64 {
-        Class::ON_CPU.iter().map(|class| self.classes[*class as usize]).sum()
+        on_cpu_ns(&self.classes)
     }
 }
 
@@ -72,6 +72,7 @@ mod tests {
     use holdup_events::tables::Thread;
     use holdup_events::{Duration, ThreadId};
 
+    use crate::derive::class::Class;
     use crate::derive::ledger::{RunQueueSplit, ThreadLedger};
 
     #[test]

@@ -36,6 +36,23 @@ pub fn sends(number: i32) -> bool {
     matches!(number, 1 | 18 | 20 | 44 | 46 | 296 | 328)
 }
 
+/// `open`.
+pub const OPEN: i32 = 2;
+/// `creat`.
+pub const CREAT: i32 = 85;
+/// `openat`.
+pub const OPENAT: i32 = 257;
+/// `close`.
+pub const CLOSE: i32 = 3;
+/// `lseek`.
+pub const LSEEK: i32 = 8;
+/// `ftruncate`.
+pub const FTRUNCATE: i32 = 77;
+/// `unlink`.
+pub const UNLINK: i32 = 87;
+/// `unlinkat`.
+pub const UNLINKAT: i32 = 263;
+
 /// `futex`: sleeping and waking for locks, conditions and joins.
 pub const FUTEX: i32 = 202;
 /// `connect`.

@@ -5,14 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use holdup_events::{ObjectKind, ThreadId};
 
 use super::calls::{CallUse, Calls};
-
-/// x86-64's numbers: open, creat, openat, close, unlink, unlinkat.
-const OPEN: i32 = 2;
-const CREAT: i32 = 85;
-const OPENAT: i32 = 257;
-const CLOSE: i32 = 3;
-const UNLINK: i32 = 87;
-const UNLINKAT: i32 = 263;
+use super::syscall_names::{CLOSE, CREAT, FTRUNCATE, LSEEK, OPEN, OPENAT, UNLINK, UNLINKAT, moves_bytes};
 
 /// `O_CREAT` (include/uapi/asm-generic/fcntl.h): the call makes the file if there is none.
 const O_CREAT: u32 = 0o100;
@@ -63,10 +56,10 @@ fn removes(used: &CallUse) -> bool {
     used.syscall == UNLINK || used.syscall == UNLINKAT && used.op & AT_REMOVEDIR == 0
 }
 
-/// Whether the call writes or reads a file: read, write, lseek, pread64, pwrite64, readv, writev, ftruncate, preadv, pwritev, preadv2, pwritev2.
+/// Whether the call reads, writes, truncates or positions in a file.
 fn is_of_contents(used: &CallUse) -> bool {
     let is_file = matches!(used.object_kind, ObjectKind::File | ObjectKind::None);
-    is_file && matches!(used.syscall, 0 | 1 | 8 | 17..=20 | 77 | 295 | 296 | 327 | 328)
+    is_file && (moves_bytes(used.syscall) || matches!(used.syscall, LSEEK | FTRUNCATE))
 }
 
 /// Derives it. Everything is empty where no file was made or none removed.

@@ -14,7 +14,7 @@ use holdup_events::{CpuId, ProcessId, Timestamp, Trace};
 use crate::analysis::{self, Begun};
 use crate::derive::class::Class;
 use crate::derive::gc;
-use crate::derive::ledger::{ByClass, RunQueueSplit, ThreadLedger};
+use crate::derive::ledger::{ByClass, RunQueueSplit, ThreadLedger, on_cpu_ns};
 use crate::derive::locks;
 use crate::descriptors::Descriptors;
 
@@ -191,7 +191,7 @@ impl Glance {
 impl ThreadGlance {
     /// Time on a CPU, stolen time excluded (ns).
     pub fn running_ns(&self) -> u64 {
-        Class::ON_CPU.iter().map(|class| self.classes[*class as usize]).sum()
+        on_cpu_ns(&self.classes)
     }
 }
 

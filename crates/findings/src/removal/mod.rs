@@ -169,9 +169,7 @@ pub fn of_finding<'a>(
         }
         "blocking-io" => Some(Removal::exact(vec![Change::WithoutClass(Class::IoWait)])),
         "sync-per-item" => causes::syncs(facts.trace),
-        "temporary-file-per-item" => {
-            calls::temporary_files(facts.trace, &rules::temporary_files(derived)?, charge)
-        }
+        "temporary-file-per-item" => calls::temporary_files(facts.trace, &derived.temporary_files, charge),
         "tiny-io" => calls::fewer(facts.trace, &rules::tiny_family(derived, first_word(finding))),
         "syscall-storm" | "retry-storm" | "status-poll" => {
             calls::fewer(facts.trace, &[part_of_calls(derived, finding, first_word(finding))])

@@ -140,7 +140,7 @@ fn finding(scene: &Scene, charge: Charge, is_names: bool) -> Option<Charged> {
     summary.extend(scene.charged_come_from(&charge));
     let finding = Finding {
         rule: INFO.name,
-        subject: format!("{} without a response", count(times, if is_names { "question" } else { "wait" })),
+        subject: format!("{} without a response", count(times, if is_names { "lookup" } else { "wait" })),
         summary,
         cost_ns: wait_ns,
         gain: Gain { low: 0.0, high },

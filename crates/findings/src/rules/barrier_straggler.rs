@@ -46,7 +46,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
 
 fn said(scene: &Scene, used: &SiteUse) -> Said {
     let mut summary =
-        vec![lateness::waited(used), format!("Last to arrive: {}.", lateness::lasts(scene, used))];
+        vec![lateness::waited(scene, used), format!("Last to arrive: {}.", lateness::lasts(scene, used))];
     summary.extend(
         lateness::why(scene, used).map(|why| format!("While the others waited, the last thread {why}.")),
     );

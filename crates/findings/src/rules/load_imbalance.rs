@@ -79,7 +79,7 @@ fn cpus_may_differ(used: &SiteUse) -> bool {
 }
 
 fn summary(scene: &Scene, used: &SiteUse) -> Vec<String> {
-    let mut lines = vec![lateness::waited(used)];
+    let mut lines = vec![lateness::waited(scene, used)];
     let each = |ns: u64| time(ns / used.compared.max(1));
     lines.push(format!(
         "Per barrier, the last thread to arrive had run for {}, the average thread for {}.",

@@ -12,7 +12,6 @@ use crate::derive::parallel;
 use crate::derive::replay::Facts;
 use crate::derive::spin::SpinUse;
 use crate::derive::tasks::Handing;
-use crate::derive::temporary_files::TemporaryFiles;
 use crate::finding::{Confidence, Finding, Gain};
 use crate::merging::{self, Charged, Symptom};
 use crate::removal;
@@ -256,11 +255,6 @@ pub(crate) fn fine_pool(derived: &Derived) -> Option<&Handing> {
 /// Syscalls that go together with tiny calls of this name, each with the share of its calls.
 pub(crate) fn tiny_family(derived: &Derived, name: &str) -> Vec<(i32, f64)> {
     tiny_io::family(&derived.calls, name)
-}
-
-/// The temporary files that a finding of temporary-file-per-item is about.
-pub(crate) fn temporary_files(derived: &Derived) -> Option<TemporaryFiles> {
-    temporary_file_per_item::files(derived)
 }
 
 /// How many CPUs could do what one thread did alone.

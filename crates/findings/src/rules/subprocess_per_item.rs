@@ -176,7 +176,7 @@ fn subject(scene: &Scene, parent: ProcessId, brood: &Brood) -> String {
     let common = brood.names.iter().max_by_key(|(name, times)| (**times, std::cmp::Reverse(*name)));
     let (children, whose) = (brood.lives_ns.len(), scene.trace.process_name(parent));
     match common {
-        Some((name, times)) => format!("{children} short processes of {whose}, {times} of them {name}"),
+        Some((name, times)) => format!("{children} short-lived processes of {whose}, {times} of them {name}"),
         None => whose.to_owned(),
     }
 }

@@ -200,7 +200,7 @@ impl Failing {
 
     fn said(self, call: &SyscallUse) -> String {
         format!(
-            "{} of the {} counted calls fail, mostly with {}.",
+            "{} of the counted {} calls fail, mostly with {}.",
             percent(self.share),
             call.name,
             error_name(self.error)

@@ -31,10 +31,9 @@ use holdup_events::tables::Slice;
 use holdup_events::{Duration, ThreadId};
 
 use super::{ChargedVerdict, Info};
-use crate::analysis::Derived;
 use crate::asked;
 use crate::charge::Charge;
-use crate::derive::temporary_files::{self, TemporaryFiles};
+use crate::derive::temporary_files::TemporaryFiles;
 use crate::finding::{Confidence, Evidence, Finding, Gain};
 use crate::merging::Charged;
 use crate::scene::{EVIDENCE_MAX, Scene, syscall_said};
@@ -65,16 +64,16 @@ struct Cost {
     waits: Charge,
 }
 
-/// The temporary files of the calls that were counted.
-pub(super) fn files(derived: &Derived) -> Option<TemporaryFiles> {
-    let files = temporary_files::derive(&derived.calls);
+/// The temporary files, if they are enough for one per item.
+fn files<'a>(scene: &Scene<'a>) -> Option<&'a TemporaryFiles> {
+    let files = &scene.derived.temporary_files;
     (files.count() >= FILES_MIN && files.part() >= PART_MIN).then_some(files)
 }
 
 /// Whether the rule fires for this syscall.
 pub(super) fn explains(scene: &Scene, syscall: i32) -> bool {
-    let files = files(scene.derived).filter(|files| files.is_mostly(syscall));
-    files.is_some_and(|files| Cost::new(scene, &files).is_much(scene))
+    let files = files(scene).filter(|files| files.is_mostly(syscall));
+    files.is_some_and(|files| Cost::new(scene, files).is_much(scene))
 }
 
 impl Cost {
@@ -110,8 +109,8 @@ impl Cost {
 
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     asked::needs_counts(scene)?;
-    let Some(files) = files(scene.derived) else { return Ok(Vec::new()) };
-    let cost = Cost::new(scene, &files);
+    let Some(files) = files(scene) else { return Ok(Vec::new()) };
+    let cost = Cost::new(scene, files);
     if !cost.is_much(scene) {
         return Ok(Vec::new());
     }
@@ -123,12 +122,12 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
             Some((place, _)) => format!("temporary files of {place}"),
             None => "temporary files".to_owned(),
         },
-        summary: summary(scene, &files, &cost),
+        summary: summary(scene, files, &cost),
         cost_ns: cost.ns(),
         gain: Gain { low: 0.0, high },
         likely: None,
         confidence: scene.confidence(Confidence::High),
-        evidence: evidence(scene, &files, &cost),
+        evidence: evidence(scene, files, &cost),
         advice: vec![
             "Keep the data in memory: a buffer, open_memstream, or memfd_create where a descriptor is needed".into(),
             "Or open one file per thread, and write it from its beginning for each item".into(),

@@ -126,7 +126,7 @@ fn a_storm_of_calls_that_fail_says_so() {
         (found.summary.join(" "), found.advice.join(" "))
     };
     let (summary, advice) = storm(19_000);
-    assert!(summary.contains("95 % of the close counted calls fail, mostly with EBADF."), "{summary}");
+    assert!(summary.contains("95 % of the counted close calls fail, mostly with EBADF."), "{summary}");
     assert!(advice.contains("close_range"), "{advice}");
     let (summary, advice) = storm(2_000);
     assert!(!summary.contains("EBADF") && !advice.contains("close_range"), "{summary} {advice}");

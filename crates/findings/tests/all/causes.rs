@@ -463,7 +463,7 @@ fn children(tick_ns: u64) -> holdup_findings::Analysis {
 fn subprocess_per_item_fires_on_many_short_children() {
     let analysis = children(1_000_000);
     let finding = analysis.findings.iter().find(|finding| finding.rule == "subprocess-per-item").unwrap();
-    assert!(finding.subject.starts_with("40 short processes of parent"), "{finding:#?}");
+    assert!(finding.subject.starts_with("40 short-lived processes of parent"), "{finding:#?}");
     // The parent waits for 0.8 of the run. The margin for unforeseen effects is added.
     assert!((0.8..0.92).contains(&finding.gain.high), "{:#?}", finding.gain);
 }

@@ -21,7 +21,7 @@ fn who_looks_up_names_and_gets_no_answer_is_told() {
     let finding =
         analysis.findings.iter().find(|finding| finding.rule == "answer-timeout").expect("a finding");
     assert_eq!(finding.confidence, Confidence::High);
-    assert!(finding.subject.contains("questions without a response"), "{}", finding.subject);
+    assert!(finding.subject.contains("lookups without a response"), "{}", finding.subject);
     assert!(finding.gain.high > 0.8, "{:?}", finding.gain);
 }
 

@@ -1,9 +1,10 @@
 //! The report's first sentence: what holds the program up, what it costs, and what a fix should gain. It is made to
 //! be pasted into a chat.
 
+use holdup_findings::wording::percent;
 use holdup_findings::{Confidence, Finding};
 
-use crate::numbers::{duration, percent, share};
+use crate::numbers::{duration, share};
 use crate::terminal::{View, gains};
 use crate::text::clean;
 
@@ -48,6 +49,7 @@ fn held_up(view: &View, finding: &Finding) -> Option<String> {
 fn program(view: &View) -> String {
     let name = view.trace.manifest.command.first().map(|word| clean(word)).unwrap_or_default();
     match name.rsplit('/').next().unwrap_or("") {
+        _ if view.trace.manifest.mode == "all" => "The machine".to_owned(),
         "" => "The program".to_owned(),
         name => name.to_owned(),
     }

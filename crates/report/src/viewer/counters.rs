@@ -2,7 +2,7 @@
 
 use holdup_events::{Duration, Timestamp};
 use holdup_findings::derive::class::Class;
-use holdup_findings::derive::ledger::ByClass;
+use holdup_findings::derive::ledger::{ByClass, on_cpu_ns};
 use holdup_findings::derive::zoom::{CELLS, Tile};
 use serde_json::{Value, json};
 
@@ -19,9 +19,8 @@ pub(super) fn of(viewer: &Viewer, tile: &Tile) -> Value {
         let cells = lengths.iter().zip(&cells);
         cells.map(|(length, cell)| rounded(of(cell) as f64 / *length as f64)).collect()
     };
-    let on_cpu = |cell: &ByClass| Class::ON_CPU.iter().map(|class| cell[*class as usize]).sum();
     let mut series = vec![
-        json!({"name": "running", "unit": "threads", "values": mean(&on_cpu)}),
+        json!({"name": "running", "unit": "threads", "values": mean(&on_cpu_ns)}),
         json!({"name": "run-queue", "unit": "threads", "values": mean(&|cell| cell[Class::RunQueue as usize])}),
         json!({"name": "cpu-others", "unit": "cpus", "values": others(viewer, tile, &lengths)}),
     ];

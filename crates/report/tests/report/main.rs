@@ -311,9 +311,7 @@ fn the_first_sentence_has_cause_cost_gain_and_confidence() {
     };
     let sentence = first(&analysis);
     assert!(sentence.starts_with("stress is held up by lock-contention (futex 0x"), "{sentence}");
-    assert!(
-        sentence.contains("which costs 320 ms (28.6 % of all thread time). Without it the run would be ")
-    );
+    assert!(sentence.contains("which costs 320 ms (29 % of all thread time). Without it the run would be "));
     assert!(sentence.ends_with("(confidence: high)."), "{sentence}");
     analysis.findings[0].likely = None;
     analysis.findings[0].confidence = Confidence::Low;

@@ -57,6 +57,15 @@ impl MeetingKind {
             MeetingKind::StopTheWorld => "stop-the-world",
         }
     }
+
+    /// The field's word for one rendezvous of this kind, as in "at 3 barriers".
+    pub fn noun(self) -> &'static str {
+        match self {
+            MeetingKind::Barrier => "barrier",
+            MeetingKind::Join => "join",
+            MeetingKind::StopTheWorld => "stop-the-world pause",
+        }
+    }
 }
 
 /// Place in the program where threads rendezvous.

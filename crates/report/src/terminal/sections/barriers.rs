@@ -24,7 +24,7 @@ pub(super) fn lines(view: &View) -> Vec<String> {
     }
     let columns = [
         Column::Text("where"),
-        Column::Figure("meetings"),
+        Column::Figure("times"),
         Column::Figure("threads"),
         Column::Figure("waited"),
         Column::Figure("late: median"),

@@ -84,7 +84,7 @@ fn groups(view: &View) -> Vec<String> {
     }
     lines.push(super::nothing(
         view,
-        "* is a number; shares are of the summed life; busiest: CPU time of one thread",
+        "*: a number · shares of the summed life · busiest: CPU time of one thread",
     ));
     lines.push(String::new());
     lines

@@ -10,16 +10,16 @@ use crate::viewer::Viewer;
 
 pub(super) const SITES: Table = Table {
     name: "meetings",
-    label: "Meetings",
+    label: "Barriers and joins",
     columns: &[
         ("name", "barrier, join or pause", "text"),
-        ("meetings", "meetings", "count"),
+        ("meetings", "times", "count"),
         ("harm_ns", "waited for the last thread", "ns"),
         ("late_p50_ns", "late: median", "ns"),
         ("late_p99_ns", "99 %", "ns"),
         ("late_max_ns", "longest", "ns"),
         ("last", "costliest last thread", "thread"),
-        ("last_times", "… so often", "count"),
+        ("last_times", "… times", "count"),
         ("running_ns", "last thread ran", "ns"),
         ("others_ns", "other programs had its CPU", "ns"),
         ("own_ns", "the program had its CPU", "ns"),
@@ -32,7 +32,7 @@ pub(super) const SITES: Table = Table {
 
 pub(super) const EACH: Table = Table {
     name: "pauses",
-    label: "Each meeting",
+    label: "Each barrier or join",
     columns: &[
         ("name", "barrier, join or pause", "text"),
         ("asked", "first came", "time"),
