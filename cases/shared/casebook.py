@@ -17,15 +17,15 @@ import score as scoring
 HOW_TO_READ = """
 ## How to read a report
 
-1. The first lines say what ran, and what the recording lost and cost. Figures of a recording that lost much are worth less.
-2. *Where the time went* counts each thread's time once: running for the program (`useful`) or in the kernel, waiting (for a
-   lock, for each other, for work, the disk, the network), or wanting a CPU (`run-queue`). It adds up to threads times seconds.
+1. The first sentence names the main cause, its cost and the possible gain. The lines below it describe the run, lost events
+   and the cost of recording. Figures of a recording that lost many events are less reliable.
+2. *Where the time went* counts each thread's time once: running the program (`useful`) or the kernel, waiting (for a lock,
+   another thread, work, the disk, the network), or waiting for a CPU (`run-queue`). The total is threads times seconds.
    Look for the longest bar that is not `useful`.
-3. *What holds it up* gives the causes in the order of what removing them would gain, between two ends: `gain 76 % (0..95)` says that
-   the run may become shorter by at most 95 %, and as a rule does by 76 %: four fifths of the way between the ends. `sure` says how
-   much the recording proves: `low` is a hint to look at.
-4. *Try* is what usually helps; `holdup explain RULE` is the rule's manual page, with what it cannot see.
-5. `holdup diff` runs the old and the new program in turn, and says whether the difference is real.
+3. *What holds it up* lists the causes by expected gain. `run 76 % shorter (0–95)` gives the likely gain and its lower and upper
+   bounds. The likely gain is missing if no replay reproduces the recording. `confidence: low` marks a hint.
+4. *Try* lists remedies. `holdup explain RULE` prints the rule's manual page, with its blind spots.
+5. `holdup diff` runs the slow and the fixed program in turn, and prints whether the difference is significant.
 """
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
