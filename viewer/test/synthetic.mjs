@@ -79,10 +79,10 @@ export function summary(recording) {
     findings: worst.length === 0 ? [] : [
       {
         rule: "lock-contention", subject: `futex 0x7f00 in ${HOSTILE}`, summary: ["Threads waited 240 ms for one lock."], cost_ns: 24e7,
-        gain: { low: 0.12, high: 0.31 }, confidence: "high", advice: ["Lock a shard, not the whole table."],
+        gain_text: "run 12–31 % shorter", confidence: "high", advice: ["Lock a shard, not the whole table."],
         evidence: worst.map(({ thread, start, end }) => ({ table: "slices", thread, start_ns: start, duration_ns: end - start, row: -1, note: "waited" })),
       },
-      { rule: "oversubscription", subject: "4 threads on 2 CPUs", summary: ["More threads than CPUs."], cost_ns: 1e8, gain: { low: 0.02, high: 0.05 },
+      { rule: "oversubscription", subject: "4 threads on 2 CPUs", summary: ["More threads than CPUs."], cost_ns: 1e8, gain_text: "run 2–5 % shorter",
         confidence: "medium", advice: [], evidence: [] },
     ],
     skipped: [{ rule: "false-sharing", reason: "no lines were sampled" }], losses: [], loss: { events: 0, uncounted: 0 }, cost: { percent: 0.9 },

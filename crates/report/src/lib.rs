@@ -10,6 +10,7 @@ pub mod explain;
 pub mod exporters;
 mod figures;
 mod flame;
+mod gains;
 pub mod json;
 pub mod list;
 pub mod live;

@@ -71,7 +71,8 @@ export interface Finding {
   readonly subject: string;
   readonly summary: readonly string[];
   readonly cost_ns: Ns;
-  readonly gain: { readonly low: number; readonly high: number };
+  /** The gain as in the report. */
+  readonly gain_text: string;
   readonly confidence: string;
   readonly advice: readonly string[];
   readonly evidence: readonly Evidence[];

@@ -3,7 +3,7 @@
 import { useEffect, useRef } from "preact/hooks";
 import type { Finding } from "../api/types";
 import { visible } from "../model/text";
-import { count, duration, moment, percent } from "../model/time";
+import { count, duration, moment } from "../model/time";
 import { useSelected, useViewer } from "./hooks";
 
 /** See the module. */
@@ -60,18 +60,12 @@ function Entry({ finding, index, open }: { finding: Finding; index: number; open
       <button ref={head} class="finding-head" aria-expanded={open} onClick={() => (open ? viewer.closeFinding() : viewer.openFinding(index))}>
         <span class="number">{index + 1}</span>
         <span class="rule">{finding.rule}</span>
-        <span class="gain">{`gain ${gain(finding)}`}</span>
+        <span class="gain">{finding.gain_text}</span>
         <span class="subject">{visible(finding.subject)}</span>
       </button>
       {open && <Details finding={finding} index={index} />}
     </li>
   );
-}
-
-/** The gain as an interval, in per cent of the wall time. */
-export function gain(finding: Finding): string {
-  const [low, high] = [Math.round(finding.gain.low * 100), Math.round(finding.gain.high * 100)];
-  return low === high ? percent(finding.gain.high) : `${low} to ${high} %`;
 }
 
 function Details({ finding, index }: { finding: Finding; index: number }) {

@@ -6,6 +6,7 @@ use holdup_findings::{Evidence, Finding};
 use serde_json::{Value, json};
 
 use super::tid;
+use crate::gains;
 use crate::throughput::{Measure, Throughput, measure};
 
 /// As `docs/json.md` has it.
@@ -19,12 +20,14 @@ pub(super) fn in_report(trace: &Trace, ledger: &Ledger, finding: &Finding) -> Va
 
 /// As `docs/viewer-api.md` has it.
 pub(crate) fn in_viewer(trace: &Trace, ledger: &Ledger, finding: &Finding) -> Value {
-    with(trace, ledger, finding, |row| {
+    let mut shown = with(trace, ledger, finding, |row| {
         let slice = row.slice(trace);
         let mut out = evidence(row, Timestamp(row.start.since(trace.start()).0));
         out["row"] = json!(slice.map_or(-1, |(row, ..)| row as i64));
         out
-    })
+    });
+    shown["gain_text"] = json!(gains::short(trace, ledger, finding));
+    shown
 }
 
 fn with(trace: &Trace, ledger: &Ledger, finding: &Finding, evidence: impl Fn(&Evidence) -> Value) -> Value {

@@ -4,8 +4,9 @@
 use holdup_findings::wording::percent;
 use holdup_findings::{Confidence, Finding};
 
+use crate::gains;
 use crate::numbers::{duration, share};
-use crate::terminal::{View, gains};
+use crate::terminal::View;
 use crate::text::clean;
 
 /// The sentence. `None` if the recording has no times, or was nearly idle.
@@ -23,7 +24,7 @@ pub(super) fn sentence(view: &View) -> Option<String> {
 }
 
 fn held_up(view: &View, finding: &Finding) -> Option<String> {
-    let gain = gains::clause(view, finding)?;
+    let gain = gains::clause(view.trace, &view.analysis.derived.ledger, finding)?;
     let (verb, confidence) = match finding.confidence {
         Confidence::High => ("is", "high"),
         Confidence::Medium => ("is", "medium"),

@@ -1,7 +1,6 @@
 //! The report for a terminal: a head, then sections. Without names, the default sections.
 
 mod ends;
-mod gains;
 mod head;
 mod headline;
 mod sections;

@@ -3,8 +3,9 @@
 use holdup_findings::derive::class::Class;
 use holdup_findings::{Confidence, Finding};
 
+use crate::gains;
 use crate::numbers::{counted, percent, share};
-use crate::terminal::{View, gains};
+use crate::terminal::View;
 use crate::text::{Tint, clean, shell_word, width, wrap};
 
 pub(super) const SUMMARY: &str = "What holds the program up, the largest expected gain first";
@@ -46,7 +47,7 @@ fn one(view: &View, number: usize, finding: &Finding, in_full: bool) -> Vec<Stri
         Confidence::Medium => ("medium", Tint::Warning),
         Confidence::Low => ("low", Tint::Faint),
     };
-    let gain = gains::short(view, finding);
+    let gain = gains::short(view.trace, &view.analysis.derived.ledger, finding);
     let name = clean(finding.rule);
     let plain = format!("{number:>2} {name}   {gain}   confidence: {sure}");
     let head = format!(

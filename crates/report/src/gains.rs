@@ -1,14 +1,15 @@
 //! The gain of a finding as text, in the measure of the recording: a shorter run, or more work in the same time.
 
+use holdup_events::Trace;
 use holdup_findings::Finding;
+use holdup_findings::derive::ledger::Ledger;
 
 use crate::numbers::whole_percent;
-use crate::terminal::View;
 use crate::throughput::{Measure, Throughput, measure};
 
 /// Text of the gain, for the finding's title line: `run 26–82 % shorter`.
-pub(super) fn short(view: &View, finding: &Finding) -> String {
-    match measure(view.trace, &view.analysis.derived.ledger) {
+pub(crate) fn short(trace: &Trace, ledger: &Ledger, finding: &Finding) -> String {
+    match measure(trace, ledger) {
         Measure::Time => format!("run {}", shorter(finding)),
         Measure::Throughput => format!("throughput {}", times(finding)),
         Measure::Unknown => "gain unknown: nearly idle".to_owned(),
@@ -16,8 +17,8 @@ pub(super) fn short(view: &View, finding: &Finding) -> String {
 }
 
 /// The same as the end of a sentence: `the run would be 26–82 % shorter`. `None` without a measure.
-pub(super) fn clause(view: &View, finding: &Finding) -> Option<String> {
-    match measure(view.trace, &view.analysis.derived.ledger) {
+pub(crate) fn clause(trace: &Trace, ledger: &Ledger, finding: &Finding) -> Option<String> {
+    match measure(trace, ledger) {
         Measure::Time => Some(format!("the run would be {}", shorter(finding))),
         Measure::Throughput => Some(format!("throughput would be {}", times(finding))),
         Measure::Unknown => None,
