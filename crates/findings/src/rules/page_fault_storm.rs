@@ -106,7 +106,7 @@ fn counted(scene: &Scene) -> Option<String> {
         format!("{} {} ± {}", site.function, percent(site.share), percent(site.share_error))
     };
     let sites: Vec<String> = paging.sites.iter().take(SITES_MAX).map(site).collect();
-    let at = if sites.is_empty() { String::new() } else { format!("; in {}", sites.join(", ")) };
+    let at = if sites.is_empty() { String::new() } else { format!(", in {}", sites.join(", ")) };
     let (all, major) = (rounded(paging.all.faults() as f64), rounded(paging.all.major as f64));
     Some(format!("{all} page faults, {major} of them from a disk (counted by the kernel){at}."))
 }
