@@ -132,7 +132,7 @@ def case(name, plan, run, report_of):
         "lost": report.get("loss", {}).get("events"), "gaps": report.get("loss", {}).get("uncounted"), "mib": taken,
         "unknown": ledger.get("classes", {}).get("unknown", 0) / max(1, ledger.get("total_ns", 0)),
         "ran_on": [each["cpu"] for each in report.get("cpus", []) if each["target_ns"] > 0],
-        "moves": report.get("moves"), "nodes": report.get("nodes"), "threads": len(report.get("threads", [])), "wrong": wrong,
+        "threads": len(report.get("threads", [])), "wrong": wrong,
     }
 
 

@@ -20,8 +20,8 @@ CPUS = """
 holdup-dial with 12 threads, recorded on a kernel that was booted with `{append}`. "Lost" are events, "gaps" are spans of time
 without samples of a CPU. Memory is what the machine has less of while the program runs, the program's own memory included.
 
-| kernel | CPUs | case | lost | gaps | unknown | sampled pages by node | memory | result |
-|---|---|---|---|---|---|---|---|---|
+| kernel | CPUs | case | lost | gaps | unknown | memory | result |
+|---|---|---|---|---|---|---|---|
 """
 FALLBACK = """
 ## Where BPF is refused
@@ -138,15 +138,9 @@ def cpus(rows):
         for case, found in results.get("parts", {}).get("cpus", {}).get("cases", {}).items():
             text = "; ".join(found["wrong"]) or "as it should be"
             lines.append(f"| {name} | {results.get('cpus')} | {case} | {found.get('lost', '')} | {found.get('gaps', '')} "
-                         f"| {100 * found.get('unknown', 0):.2f} % | {pages(found)} | {found.get('mib', '')} MiB | {text.replace('|', '/')} |")
+                         f"| {100 * found.get('unknown', 0):.2f} % | {found.get('mib', '')} MiB | {text.replace('|', '/')} |")
     return CPUS.format(append=next((results["append"] for _, results in rows if results.get("what") == "cpus" and "append" in results), "")) + \
         "\n".join(lines) + "\n" if lines else ""
-
-
-def pages(found):
-    """Sampled pages of the program by memory node, and moves of threads from node to node."""
-    nodes, moves = found.get("nodes") or [], found.get("moves") or {}
-    return f"{' + '.join(str(each['sampled_pages']) for each in nodes)}, {moves.get('other_node', 0)} moves"
 
 
 def page(rows):
