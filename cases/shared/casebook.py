@@ -31,7 +31,7 @@ HOW_TO_READ = """
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BOOK = ROOT / "docs" / "casebook"
 SOURCES = (".c", ".go", ".java", ".ml", ".rs", ".js", ".py", ".mk")
-NO_PROOF = "Not by `holdup diff`: what runs beside the slow one does not run beside the other.\n"
+NO_PROOF = "Not by `holdup diff`: the slow program needs another program next to it, and the fixed one does not.\n"
 BLOCK = re.compile(r"```console\n(.*?)```\n", re.S)
 # If the first number of pairs is not conclusive, the second number is added.
 DIFF_RUNS = (3, 10)
@@ -96,7 +96,7 @@ def words_of(case):
     manuals = [(rule, manual_of(rule)) for rule in rules]
     lines = [f"# {case['name']}", "", sentence(case["shows"]), "", f"From: {case['source']}.", ""]
     if "tools" in case:
-        lines += [f"What it took there: {case['tools']}.", ""]
+        lines += [f"Tools used there: {case['tools']}.", ""]
     lines += ["## The program", "", f"[{program.name}]({relative}):", "", quoted(head_of(program)), ""]
     lines += ["## The one command", "", "{slow}", ""]
     lines += ["## How to read it", ""]
@@ -104,9 +104,9 @@ def words_of(case):
         lines += [sentence(case["read"]), ""]
     for rule, manual in manuals:
         if manual:
-            lines += [f"`{rule}` sees: {manual['Symptoms']}", "", manual["Why it hurts"], ""]
+            lines += [f"Symptoms of `{rule}`: {manual['Symptoms']}", "", manual["Why it hurts"], ""]
     if "beside_slow" in case:
-        lines += [f"Beside it runs `{case['beside_slow'].replace('$OUT', './' + case['name'] + '-slow')}`.", ""]
+        lines += [f"Next to it runs `{case['beside_slow'].replace('$OUT', './' + case['name'] + '-slow')}`.", ""]
     lines += ["## The fix", ""]
     for _, manual in manuals[:1]:
         lines += [manual.get("What to do", ""), ""]
@@ -121,7 +121,7 @@ def words_of(case):
 def built_from(case):
     """How the fixed twin differs from the slow one."""
     if case["build_fixed"] == case["build_slow"]:
-        return "the same program, told so by its arguments"
+        return "the same program with other arguments"
     return "built from the same file"
 
 
@@ -264,7 +264,7 @@ def write_pages(folders, holdup, kept, reason):
 
 def write_index():
     lines = ["# The casebook", "", "Programs that are slow for one known reason, and how holdup finds it."]
-    lines += ["Each page was written by `cases/run --casebook`: what stands in its boxes was printed on a machine that others used, too.", ""]
+    lines += ["`cases/run --casebook` writes the pages. Their boxes show real output, recorded on a shared machine.", ""]
     lines += [*HOW_TO_READ.strip().splitlines(), "", "## The pages", ""]
     for page in sorted(BOOK.glob("*.md")):
         if page.name != "README.md":
