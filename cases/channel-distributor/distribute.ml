@@ -1,5 +1,5 @@
-(* Hands small tasks to a worker through a channel. How many tasks the channel holds is the argument: with 0 each task is
-   a meeting of two domains. *)
+(* Hands small tasks to a worker through a channel. The argument is the capacity of the channel. With 0, both domains must
+   wait for each other for each task. *)
 
 type message = Task of int | Quit
 

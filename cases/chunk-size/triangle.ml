@@ -1,5 +1,5 @@
-(* Counts the pairs of near points, each pair once: row i has n - i of them, so the first rows are the longest. The
-   chunk size says how many rows a task has. *)
+(* Counts the pairs of near points, each pair once. Row i has n - i pairs, so the first rows are the longest. The
+   chunk size is the number of rows per task. *)
 
 let () =
   let domains = int_of_string Sys.argv.(1) and chunk_size = int_of_string Sys.argv.(2) in

@@ -1,5 +1,5 @@
-(* Fibonacci numbers by the definition, with tasks. Below the threshold a number is computed without further tasks: with a
-   low one the tasks cost more than what they compute. *)
+(* Fibonacci numbers by the definition, with tasks. Below the threshold, a number is computed without further tasks. With a
+   low threshold, the tasks cost more than the additions in them. *)
 
 let rec fib n = if n < 2 then n else fib (n - 1) + fib (n - 2)
 

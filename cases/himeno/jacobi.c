@@ -3,8 +3,8 @@
  * coefficients for each cell. Fourteen large arrays are walked in parallel.
  *
  * The argument is the additional offset of each array in its allocation (bytes). With 0, all begin at the
- * same offset of a page, like malloc's large blocks: the same cell of all arrays falls into the same set of
- * the cache.
+ * same offset of a page, like malloc's large blocks. Then the same cell of all arrays falls into the same set
+ * of the cache.
  */
 #include <stdio.h>
 #include <stdlib.h>

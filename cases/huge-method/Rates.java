@@ -1,5 +1,5 @@
-/* Rates parcels by a table of rules that was made into one method, a line for each; two threads. With all its rules it is longer than
- * what HotSpot compiles (8000 bytes of bytecode). */
+/* Two threads rate parcels by a table of rules that was generated as one method, with one line per rule. With all rules, the method
+ * exceeds HotSpot's limit for compilation (8000 bytes of bytecode). */
 public class Rates {
     /* As the table has it: a line for each rule. */
     static int rate(int[] r) {

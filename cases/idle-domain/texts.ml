@@ -1,6 +1,6 @@
-(* Domains count words in persistent maps. With "waiting" the main domain only waits for the others: still each minor
-   collection must stop it, so its second thread, which answers for it, is woken each time. With "working" it is one of
-   the workers. *)
+(* Domains count words in persistent maps. With "waiting", the main domain only waits for the others. Each minor
+   collection must stop it nevertheless, and wakes its second thread, which responds for it. With "working", it is one
+   of the workers. *)
 
 module Words = Map.Make (String)
 

@@ -1,8 +1,8 @@
 /*
  * A client that asks a service over TLS, many requests at a time. The service answers at once.
  *
- * The standard transport keeps two idle connections to a host: what comes back beyond these is closed, and the next request makes a
- * connection of its own, with a handshake. -idle says how many are kept: that is all that the twins differ in.
+ * The standard transport keeps two idle connections to a host and closes further ones when their requests end. The next request then
+ * opens a new connection, with a handshake. The twins differ only in -idle, the number of idle connections that are kept.
  */
 package main
 

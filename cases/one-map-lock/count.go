@@ -1,5 +1,5 @@
-// Counts what visitors of a site looked at: workers take turns of a log each, and count pages into one table that all share
-// behind a mutex ("shared"), or into their own, which are added up at the end ("own").
+// Counts the page views of a site. Each worker takes parts of a log. With "shared", all count into one table behind a mutex.
+// With "own", each counts into its own table, and the tables are added up at the end.
 package main
 
 import (

@@ -1,6 +1,6 @@
-(* Two domains, each on a CPU of its own, count words in persistent maps. Whoever fills its minor heap first stops both.
-   Alone they hardly wait for one another. The slow twin shares the second domain's CPU with a program that only burns
-   time: until that domain gets its CPU back, no collection can begin, and the first one waits. *)
+(* Two domains, each on a CPU of its own, count words in persistent maps. The first domain to fill its minor heap stops
+   both. Alone they hardly wait for one another. In the slow twin, a busy program shares the second domain's CPU. Until
+   that domain gets its CPU back, no collection can begin, and the first domain waits. *)
 
 external pin : int -> unit = "holdup_case_pin"
 module Words = Map.Make (String)

@@ -1,6 +1,6 @@
 /*
  * A caching forward proxy for HTTP/1.1, an origin server behind it, and a load of a thousand persistent
- * connections: each requests an object, reads the response, and requests the next one.
+ * connections. Each connection requests an object, reads the response, and requests the next object.
  *
  * Slow: for each request the proxy makes the canonical URL and the key with snprintf, and prints the head
  * again. It copies the object into the response piece by piece, then the response into the send buffer.

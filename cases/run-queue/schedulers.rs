@@ -1,8 +1,8 @@
 //! Schedulers run tasks, each from a run queue of its own under a mutex. Tasks come in bursts, all to the
 //! first scheduler. A scheduler without tasks steals.
 //!
-//! `one`: a scheduler without work raises a flag ("do not steal from me"), takes one task from another's
-//! queue, puts it on its own, continues its loop, and takes it from there: three locks per task.
+//! `one`: a scheduler without work raises a flag ("do not steal from me") and takes one task from another's
+//! queue. It puts the task on its own queue, continues its loop, and takes it from there: three locks per task.
 //! `half`: it takes half of the other's tasks, at most 100, in one piece. It runs the first at once and puts
 //! the rest on its own queue. A locked queue is skipped until the others have been tried. A single task is
 //! left in place.

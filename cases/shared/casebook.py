@@ -19,9 +19,9 @@ HOW_TO_READ = """
 
 1. The first sentence names the main cause, its cost and the possible gain. The lines below it describe the run, lost events
    and the cost of recording. Figures of a recording that lost many events are less reliable.
-2. *Where the time went* counts each thread's time once: running the program (`useful`) or the kernel, waiting (for a lock,
-   another thread, work, the disk, the network), or waiting for a CPU (`run-queue`). The total is threads times seconds.
-   Look for the longest bar that is not `useful`.
+2. *Where the time went* counts each thread's time once: running, blocked, or waiting for a CPU (`run-queue`). Running time is in
+   the program (`useful`) or in the kernel. Blocked threads wait for a lock, another thread, work, the disk or the network. The
+   total is threads times seconds. Find the longest bar that is not `useful`.
 3. *What holds it up* lists the causes by expected gain. `run 76 % shorter (0–95)` gives the likely gain and its lower and upper
    bounds. The likely gain is missing if no replay reproduces the recording. `confidence: low` marks a hint.
 4. *Try* lists remedies. `holdup explain RULE` prints the rule's manual page, with its blind spots.
@@ -31,7 +31,7 @@ HOW_TO_READ = """
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BOOK = ROOT / "docs" / "casebook"
 SOURCES = (".c", ".go", ".java", ".ml", ".rs", ".js", ".py", ".mk")
-NO_PROOF = "Not by `holdup diff`: the slow program needs another program next to it, and the fixed one does not.\n"
+NO_PROOF = "Not by `holdup diff`, which does not start the programs that run concurrently.\n"
 BLOCK = re.compile(r"```console\n(.*?)```\n", re.S)
 # If the first number of pairs is not conclusive, the second number is added.
 DIFF_RUNS = (3, 10)
@@ -94,11 +94,11 @@ def words_of(case):
     relative = pathlib.Path("../..") / program.resolve().relative_to(ROOT)
     rules = scoring.rules_of(case)
     manuals = [(rule, manual_of(rule)) for rule in rules]
-    lines = [f"# {case['name']}", "", sentence(case["shows"]), "", f"From: {case['source']}.", ""]
+    lines = [f"# {case['name']}", "", sentence(case["shows"]), "", f"Source: {case['source']}.", ""]
     if "tools" in case:
         lines += [f"Tools used there: {case['tools']}.", ""]
     lines += ["## The program", "", f"[{program.name}]({relative}):", "", quoted(head_of(program)), ""]
-    lines += ["## The one command", "", "{slow}", ""]
+    lines += ["## The command", "", "{slow}", ""]
     lines += ["## How to read it", ""]
     if "read" in case:
         lines += [sentence(case["read"]), ""]
@@ -106,14 +106,14 @@ def words_of(case):
         if manual:
             lines += [f"Symptoms of `{rule}`: {manual['Symptoms']}", "", manual["Why it hurts"], ""]
     if "beside_slow" in case:
-        lines += [f"Next to it runs `{case['beside_slow'].replace('$OUT', './' + case['name'] + '-slow')}`.", ""]
+        lines += [f"Outside of holdup, `{case['beside_slow'].replace('$OUT', './' + case['name'] + '-slow')}` runs concurrently.", ""]
     lines += ["## The fix", ""]
     for _, manual in manuals[:1]:
         lines += [manual.get("What to do", ""), ""]
-    lines += [f"Here: `{command(case, 'fixed')}`, {built_from(case)}.", ""]
+    lines += [f"The fixed version is `{command(case, 'fixed')}`, {built_from(case)}.", ""]
     lines += ["## The proof", ""]
     if "beside_slow" not in case:
-        lines += ["`holdup diff` ran both in turn, and compared each pair.", ""]
+        lines += ["`holdup diff` ran both versions in rounds, and compared each pair of runs.", ""]
     lines += ["{proof}", ""]
     return "\n".join(lines)
 
@@ -138,7 +138,7 @@ def report_on_slow(case, out_of, directory, holdup):
         line = f'"{holdup}" run --force --report "{report}" -o "{recording}" -- {case["run_slow"]}'
         done = cases.shell(case, line, out_of["slow"], directory)
     if done.returncode != 0:
-        raise cases.CaseError(f"holdup ended with {done.returncode}: {done.stderr.strip()[-300:]}")
+        raise cases.CaseError(f"holdup exited with {done.returncode}: {done.stderr.strip()[-300:]}")
     return f"$ holdup -- {command(case, 'slow')}\n{report.read_text()}"
 
 
@@ -149,7 +149,7 @@ def report_on_kept(case, folder, holdup):
         return None
     done = subprocess.run([holdup, "report", recording], capture_output=True, text=True, timeout=cases.RUN_SECONDS_MAX)
     if done.returncode != 0:
-        raise cases.CaseError(f"holdup report ended with {done.returncode}: {done.stderr.strip()[-300:]}")
+        raise cases.CaseError(f"holdup report exited with {done.returncode}: {done.stderr.strip()[-300:]}")
     told = done.stdout.replace(str(recording), "./book.holdup")
     told = re.sub(r"(/[^\s/]+)*/holdup-case-\w+", ".", told)
     return f"$ holdup -- {command(case, 'slow')}\n{told}"
@@ -159,7 +159,7 @@ def answer_on_slow(case, out_of, directory, holdup):
     """What the case's experiment says of the slow twin, as printed."""
     done = cases.shell(case, f'XDG_STATE_HOME="{directory}/state" {experiment.command(case, "slow", holdup)}', out_of["slow"], directory)
     if done.returncode != 0:
-        raise cases.CaseError(f"{case['experiment']} ended with {done.returncode}: {done.stderr.strip()[-300:]}")
+        raise cases.CaseError(f"{case['experiment']} exited with {done.returncode}: {done.stderr.strip()[-300:]}")
     told = done.stdout.partition("\nKept in")[0]
     return f"$ holdup {case['experiment']} -n {experiment.REPEATS} -- {command(case, 'slow')}\n{told}"
 
@@ -172,7 +172,7 @@ def proof(case, out_of, directory, holdup):
         line = f'XDG_STATE_HOME="$DIR/state" "{holdup}" diff -n {runs} --warm-up 0 --a \'{commands["slow"]}\' --b \'{commands["fixed"]}\''
         done = cases.shell(case, line.replace("$DIR", str(directory)), out_of["slow"], directory)
         if done.returncode not in (0, 1):
-            raise cases.CaseError(f"holdup diff ended with {done.returncode}: {done.stderr.strip()[-300:]}")
+            raise cases.CaseError(f"holdup diff exited with {done.returncode}: {done.stderr.strip()[-300:]}")
         if "Cannot tell:" not in done.stdout:
             break
     shown = f"$ holdup diff -n {runs} --a '{command(case, 'slow')}' --b '{command(case, 'fixed')}'\n"
@@ -191,7 +191,7 @@ def write_page(folder, holdup, kept):
     case = cases.read(folder)
     tool = cases.missing_tool(case)
     if tool:
-        return f"skipped: no {tool} here"
+        return f"skipped: {tool} is not installed"
     if len(case["twins"]) == 1:
         return "skipped: a near miss has no page"
     with tempfile.TemporaryDirectory(prefix="holdup-book-") as directory:
@@ -213,7 +213,7 @@ def first_right(case, directory, holdup, kept):
         if tells(case, slow, at_last=nth == TRIES):
             blocks = {"slow": slow, "proof": proof(case, out_of, directory, holdup)}
             return {name: shortened(text, directory) for name, text in blocks.items()}
-    raise cases.CaseError(f"its verdict did not tell {case['rule']} in {TRIES} runs; the page stays as it was")
+    raise cases.CaseError(f"the reports of {TRIES} runs did not list {case['rule']}, so the page is unchanged")
 
 
 def weave(case, blocks):
@@ -239,7 +239,7 @@ def reword(folders):
         if page.is_file():
             case = cases.read(folder)
             weave(case, dict(zip(("slow", "proof"), printed_on(case))))
-            print(f"page {folder.name}: worded anew")
+            print(f"page {folder.name}: text rewritten")
     write_index()
     return 0
 
@@ -263,7 +263,7 @@ def write_pages(folders, holdup, kept, reason):
 
 
 def write_index():
-    lines = ["# The casebook", "", "Programs that are slow for one known reason, and how holdup finds it."]
+    lines = ["# The casebook", "", "Each program here is slow for one known reason. The pages show how holdup finds it."]
     lines += ["`cases/run --casebook` writes the pages. Their boxes show real output, recorded on a shared machine.", ""]
     lines += [*HOW_TO_READ.strip().splitlines(), "", "## The pages", ""]
     for page in sorted(BOOK.glob("*.md")):
@@ -283,8 +283,8 @@ def stale(folder):
     if "beside_slow" in case:
         wanted = wanted.replace("{proof}", NO_PROOF.strip())
     if BLOCK.sub("{}\n", text) != re.sub(r"\{\w+\}", "{}", wanted):
-        return "its words are not those of case.toml, the program's head and the rule's manual page"
-    return None if blocks and tells(case, blocks[0]) else f"its verdict does not tell {case['rule']}"
+        return "its text differs from case.toml, the program's head or the rule's manual page"
+    return None if blocks and tells(case, blocks[0]) else f"its report does not list {case['rule']}"
 
 
 def tells(case, report, at_last=True):
@@ -313,5 +313,5 @@ def print_stale(folders):
         if why:
             found += 1
             print(f"page {folder.name}: stale: {why}")
-    print(f"casebook: {found} of {len(there)} pages are stale; not written yet: {', '.join(without) or 'none'}")
+    print(f"casebook: {found} of {len(there)} pages are stale. Not written yet: {', '.join(without) or 'none'}")
     return int(found > 0)

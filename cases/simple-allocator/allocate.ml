@@ -1,6 +1,6 @@
 (* Allocates small blocks that die at once, in N workers that have nothing to do with one another.
 
-   Domains share one garbage collector: whoever fills its minor heap first stops all others. Processes have one each. *)
+   Domains share one garbage collector: the first to fill its minor heap stops all others. Processes have one each. *)
 
 let allocate blocks = for _ = 1 to blocks do ignore (Sys.opaque_identity (ref ())) done
 

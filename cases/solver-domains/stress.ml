@@ -1,5 +1,5 @@
-(* Solves the same dependency problem again and again with the SAT solver of 0install, in several workers at once: "domains"
-   of one process, or "processes" of one domain each. Nothing is shared but the packages, which nobody changes. *)
+(* Solves the same dependency problem again and again with the SAT solver of 0install, in several parallel workers. They are
+   "domains" of one process, or "processes" of one domain each. They share only the packages, which never change. *)
 
 let packages = 120
 let versions = 12

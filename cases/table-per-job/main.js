@@ -1,7 +1,7 @@
 // Orders are weighed by worker threads, by a table of rates: `main.js each|once JOBS`.
 //
-// `each`: every message to a worker has the table in it, which is packed and unpacked anew. `once`: a worker gets the table
-// when it is started.
+// `each`: every message to a worker contains the table, which is serialized and deserialized each time. `once`: a worker gets
+// the table when it is started.
 'use strict';
 const { Worker } = require('node:worker_threads');
 const path = require('node:path');

@@ -1,6 +1,6 @@
 (* Sorts package versions as Debian orders them, in domains. Only one function differs: how the end of a run of digits, or
-   of leading zeros, is found. With "closure" its loop is a local function that refers to what is around it, so that it is
-   allocated for each component of each version; with "plain" it is handed all that it needs. *)
+   of leading zeros, is found. With "closure", its loop is a local function that captures variables, so a closure is
+   allocated for each component of each version. With "plain", the loop gets these variables as arguments. *)
 
 let is_digit c = c >= '0' && c <= '9'
 let is_zero c = c = '0'
