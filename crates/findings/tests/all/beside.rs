@@ -38,8 +38,8 @@ fn who_needs_the_cpus_itself_gains_nothing() {
 #[test]
 fn a_writer_behind_readers_is_told_so() {
     let finding = found("pthread_rwlock_wrlock", "sssssssss0").expect("it");
-    assert!(finding.advice[0].starts_with("Let writers go first"), "{finding:#?}");
-    assert!(finding.summary.iter().any(|line| line.contains("until no reader is left")), "{finding:#?}");
+    assert!(finding.advice[0].starts_with("Prefer writers"), "{finding:#?}");
+    assert!(finding.summary.iter().any(|line| line.contains("until no reader holds")), "{finding:#?}");
 }
 
 #[test]

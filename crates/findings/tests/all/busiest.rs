@@ -139,7 +139,7 @@ fn work_that_a_descriptor_knows_is_told_for_what_it_is() {
     );
     let rows = "PostgresMain;PortalRun;ExecScan;index_getnext_slot";
     let (what, _) = known(&format!("@samples A 0..100 user {rows};index_fetch_heap\n")).unwrap();
-    assert!(what.contains("follows indexes"), "{what}");
+    assert!(what.contains("follows index entries"), "{what}");
     let lookups = format!("@samples A 0..30 user {rows}\n@samples A 30..100 user PostgresMain;int4eq\n");
     assert_eq!(known(&lookups), None);
     assert_eq!(known(&format!("@samples A 0..40 user {scans}\n")), None, "few samples may be chance");

@@ -33,7 +33,7 @@ fn who_sleeps_for_a_database_is_told_so() {
 fn who_sleeps_in_a_statement_is_told_as_far_as_is_known() {
     let finding = told("oversleep", "main;work;sqlite3_step;usleep", "A  00ssss\n");
     let said = finding.summary.join(" ");
-    assert!(said.contains("a statement of SQLite's sleeps") && !said.contains("SQLite waits for"), "{said}");
+    assert!(said.contains("a statement of SQLite sleeps") && !said.contains("SQLite waits for"), "{said}");
 }
 
 /// A program that has SQLite and sleeps elsewhere.

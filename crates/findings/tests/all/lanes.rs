@@ -535,7 +535,7 @@ fn loops_in_which_a_runtime_waits_for_one_thing_are_one() {
     let spins = &analysis.derived.spins;
     assert_eq!(spins.iter().map(|spin| spin.samples).collect::<Vec<_>>(), [160]);
     let finding = &analysis.findings[0];
-    assert_eq!(finding.subject, "GHC runtime: GC threads wait for each other awake");
+    assert_eq!(finding.subject, "GHC runtime: GC threads spin while they wait for each other");
     assert!(finding.advice.iter().any(|advice| advice.contains("+RTS -qg")), "{finding:?}");
     // Loops of the program's own stay two, in the words of its functions.
     let analysis = two_loops("take", "look");

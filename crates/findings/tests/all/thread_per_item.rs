@@ -161,7 +161,7 @@ fn interpreters_that_are_made_for_each_piece_are_told_with_what_is_known_of_them
     let analysis = workers(40, 40, 2);
     let finding = &analysis.findings.iter().find(|finding| finding.rule == "thread-per-item").expect("it");
     assert!(finding.subject == "40 short-lived threads of node", "{finding:#?}");
-    assert!(finding.summary[1].contains("an isolate and an environment of Node are made"), "{finding:#?}");
+    assert!(finding.summary[1].contains("an isolate and an environment of Node are created"), "{finding:#?}");
     assert!(finding.advice[0].contains("piscina"), "{finding:#?}");
     // Half is known to be start-up. For the rest it is not known.
     let gain = finding.gain;
