@@ -160,7 +160,7 @@ def answer_on_slow(case, out_of, directory, holdup):
     done = cases.shell(case, f'XDG_STATE_HOME="{directory}/state" {experiment.command(case, "slow", holdup)}', out_of["slow"], directory)
     if done.returncode != 0:
         raise cases.CaseError(f"{case['experiment']} exited with {done.returncode}: {done.stderr.strip()[-300:]}")
-    told = done.stdout.partition("\nKept in")[0]
+    told = done.stdout.partition("\nSaved in")[0]
     return f"$ holdup {case['experiment']} -n {experiment.REPEATS} -- {command(case, 'slow')}\n{told}"
 
 
@@ -173,11 +173,11 @@ def proof(case, out_of, directory, holdup):
         done = cases.shell(case, line.replace("$DIR", str(directory)), out_of["slow"], directory)
         if done.returncode not in (0, 1):
             raise cases.CaseError(f"holdup diff exited with {done.returncode}: {done.stderr.strip()[-300:]}")
-        if "Cannot tell:" not in done.stdout:
+        if "Not decided:" not in done.stdout:
             break
     shown = f"$ holdup diff -n {runs} --a '{command(case, 'slow')}' --b '{command(case, 'fixed')}'\n"
     # The tables of functions and places vary with the report, and the path of the set with the run.
-    told = (done.stdout.strip() or done.stderr.strip()).partition("\nSYSCALLS")[0].partition("\nKept in")[0]
+    told = (done.stdout.strip() or done.stderr.strip()).partition("\nSYSCALLS")[0].partition("\nSaved in")[0]
     return shown + told.strip() + "\n"
 
 
@@ -293,7 +293,7 @@ def tells(case, report, at_last=True):
     if "experiment" in case:
         return any(f"{rule}:" in report for rule in scoring.rules_of(case))
     verdict = report.partition("WHAT HOLDS IT UP")[2]
-    rules = [found.group(1) for found in re.finditer(r"^\s*\d+ ([a-z-]+) +gain", verdict, re.M)]
+    rules = [found.group(1) for found in re.finditer(r"^\s*\d+ ([a-z-]+)   \S", verdict, re.M)]
     wanted = scoring.rules_of(case)
     if at_last:
         rules = [rule for rule in rules if rule not in scoring.MACHINE or rule in wanted]

@@ -21,7 +21,6 @@ pub(super) fn lines(view: &View) -> Vec<String> {
     let mut lines = fired(view);
     if let Some(sentence) = headline::sentence(view) {
         lines.extend(wrap(&sentence, columns, 0).iter().map(|line| view.style.paint(Tint::Strong, line)));
-        lines.push(String::new());
     }
     lines.push(command(view));
     lines.extend(wrap(&ran(view), columns, 0));

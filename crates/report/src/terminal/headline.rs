@@ -1,17 +1,25 @@
 //! The report's first sentence: what holds the program up, what it costs, and what a fix should gain. It is made to
 //! be pasted into a chat.
 
+use holdup_findings::too_short::is_too_short;
 use holdup_findings::wording::percent;
 use holdup_findings::{Confidence, Finding};
 
+use crate::damage::is_damage;
 use crate::gains;
 use crate::numbers::{duration, share};
 use crate::terminal::View;
 use crate::text::clean;
 
-/// The sentence. `None` if the recording has no times, or was nearly idle.
+/// The sentence. `None` for a recording that supports none: without times, too short, damaged, or of a program that
+/// was nearly idle.
 pub(super) fn sentence(view: &View) -> Option<String> {
-    if view.is_timeless() || view.analysis.derived.ledger.threads.is_empty() {
+    let is_damaged = view.trace.losses.iter().any(is_damage);
+    if view.is_timeless()
+        || is_damaged
+        || is_too_short(view.trace)
+        || view.analysis.derived.ledger.threads.is_empty()
+    {
         return None;
     }
     if let Some(computes) = view.analysis.computes(view.trace) {
