@@ -1,7 +1,8 @@
-"""Why each stop-the-world pause of OCaml 5.3 was late, from the kernel's switches and the runtime's ring alone.
+"""Derives the cause of each late stop-the-world pause of OCaml 5.3 from the kernel's switches and the runtime's ring alone.
 
-bpftrace notes every switch and every wakeup of the program's threads; who asked, who came last and when is in the ring. What
-the last thread did from the request until it came is summed up by state, and what took most is the cause.
+bpftrace records every switch and every wakeup of the program's threads. The ring has the requester, the last domain to arrive,
+and the times. The time of the last thread from the request to its arrival is added up by state. The state with the most time is
+the cause.
 """
 
 import bisect
@@ -39,7 +40,7 @@ Pause = collections.namedtuple("Pause", "last causes occupants made")
 
 
 class Switches:
-    """bpftrace beside a run, and then what it noted."""
+    """Runs bpftrace during a run, then parses its output."""
 
     def __init__(self, directory):
         self.file = pathlib.Path(directory) / "switches"
@@ -93,7 +94,7 @@ class Switches:
         yield from_, until, state, cpu
 
     def occupants(self, cpu, from_, until):
-        """Who had a CPU between two moments (ns), and how often that changed."""
+        """Returns the time of each thread on a CPU between two times (ns), and the number of switches."""
         rows, sums = self.cpus.get(cpu, []), collections.Counter()
         first = place = max(bisect.bisect_right(rows, (from_, 1 << 40)) - 1, 0)
         while place < len(rows) and rows[place][0] < until:
@@ -118,7 +119,7 @@ def wake_after_sleep(course):
 
 
 def most(sums, doubt_ns):
-    """What took most, and what is not told apart from it."""
+    """Returns the names with the greatest sum, and those within `doubt_ns` of it."""
     greatest = max(sums.values(), default=0)
     return [what for what, ns in sums.items() if ns >= greatest - doubt_ns and ns > 0]
 
@@ -141,7 +142,8 @@ def asked(ring):
 
 
 def domains(pauses, switches, program):
-    """The thread of each domain that always tells for itself; the first one's is in `join`, and others answer for it."""
+    """Returns the thread of each domain except the first. The first domain's thread is in `join`, and other threads answer for
+    it."""
     seen = collections.defaultdict(collections.Counter)
     for _, came in pauses:
         for domain, (when, _) in came.items():
@@ -150,7 +152,7 @@ def domains(pauses, switches, program):
 
 
 def account(ring, switches, fault, truth):
-    """By the moment at which it was asked for: who came last to a pause, why it was late, and who had its CPU."""
+    """Returns the `Pause` of each request time (ns): the last thread to arrive, the causes, and the occupants of its CPU."""
     pauses, program = asked(ring), truth["tids"]["main"]
     owners, causes = domains(pauses, switches, program), {}
     for when, came in pauses:
@@ -164,7 +166,7 @@ def account(ring, switches, fault, truth):
 
 
 def judge(switches, last, span, made):
-    """What took most of a pause's lateness, and whether it lies where the late one did what it does to be late."""
+    """Returns the main causes of a pause's lateness, and whether most of it is within the injected fault."""
     fault, truth = made
     sums, occupants = collections.Counter(), collections.Counter()
     inside = within(truth["stretches"], *span) if last == truth["tids"].get("late") else 0

@@ -11,7 +11,7 @@ Message = collections.namedtuple("Message", "kind phase when")
 
 
 def messages(path):
-    """Of each domain's slot what the runtime itself told, in order, and how many words were overwritten before."""
+    """Yields each domain's slot, the number of words overwritten before, and the runtime's own messages in order."""
     # A file's room is for 128 domains, most of which there are not.
     with open(path, "rb") as file:
         data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

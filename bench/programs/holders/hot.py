@@ -1,4 +1,4 @@
-"""Four threads that need one lock most of the time; who has it sleeps. faulthandler tells where they are, to a file."""
+"""Four threads need one lock most of the time, and its holder sleeps. faulthandler writes their stacks to a file."""
 
 import faulthandler
 import sys

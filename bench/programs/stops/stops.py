@@ -1,4 +1,4 @@
-"""Three threads that compute, of which the interpreter lets one at a time; says how long each had a CPU and lived."""
+"""Three threads compute, and the interpreter runs one at a time. Prints the CPU time and the lifetime of each."""
 
 import json
 import threading
