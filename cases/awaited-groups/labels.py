@@ -25,7 +25,7 @@ def answer_s(label):
 
 
 async def label(reader, writer):
-    """Answers what comes by one connection."""
+    """Answers the requests of one connection."""
     try:
         while True:
             number, price = struct.unpack("<II", await reader.readexactly(8))
@@ -44,7 +44,7 @@ async def hub(address, ready):
 
 
 def picture(number):
-    """What a label will show, packed: its length stands for the price."""
+    """Returns the size of a label's packed picture, which represents the price."""
     lines = [bytes((number * line + dot * dot) % 251 for dot in range(96)) for line in range(48)]
     return len(zlib.compress(b"".join(lines)))
 
@@ -57,7 +57,7 @@ async def send(connection, number):
 
 
 async def groups(connections, numbers):
-    """So many at once, and when all have answered, the next."""
+    """Sends one price per connection at once, and waits for all responses before the next group."""
     total = 0
     for first in range(0, len(numbers), len(connections)):
         group = numbers[first : first + len(connections)]
@@ -66,7 +66,7 @@ async def groups(connections, numbers):
 
 
 async def beacons(connections, numbers):
-    """So many at each beacon: more the radio does not take."""
+    """Sends one price per connection at each beacon, because the radio takes no more."""
     clock = asyncio.get_running_loop()
     begun, total = clock.time(), 0
     for first in range(0, len(numbers), len(connections)):

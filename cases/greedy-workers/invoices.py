@@ -28,7 +28,7 @@ def connect(name):
 
 
 def numbers(connection, count):
-    """So many numbers from a connection."""
+    """Reads `count` numbers from a connection."""
     data = b""
     while len(data) < 4 * count:
         more = connection.recv(4 * count - len(data))
@@ -39,7 +39,7 @@ def numbers(connection, count):
 
 
 async def queue(portion, count, ready):
-    """Gives away portions; who comes when there is none has 0 of them."""
+    """Hands out portions. When no number is left, a worker gets an empty portion."""
     left = iter(range(1, count + 1))
 
     async def give(reader, writer):

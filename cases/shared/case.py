@@ -1,4 +1,4 @@
-"""A case: what its case.toml says, how its twins are built and run, bare and under holdup."""
+"""A case: reads its case.toml, and builds and runs its twins, bare and under holdup."""
 
 import contextlib
 import json
@@ -25,14 +25,14 @@ FIRST_NICE = -15
 
 
 def go_first():
-    """Of the calling process and its session: where the scheduler groups by sessions, niceness alone counts within one."""
+    """Raises the priority of the calling process and its session. With autogroups, niceness only counts within one session."""
     os.nice(FIRST_NICE)
     with contextlib.suppress(OSError):
         pathlib.Path("/proc/self/autogroup").write_text(str(FIRST_NICE))
 
 
 class CaseError(Exception):
-    """What is wrong with a case, in words for the table."""
+    """An error in a case, in words for the table."""
 
 
 class Skipped(Exception):
@@ -44,7 +44,7 @@ SKIPPED = 77
 
 
 def read(folder):
-    """The flat `key = "value"` lines of a case.toml; Python before 3.11 has no TOML reader."""
+    """Reads the flat `key = "value"` lines of a case.toml. Python before 3.11 has no TOML parser."""
     case = {"name": folder.name, "folder": folder, "compare": "speed"}
     for number, line in enumerate((folder / "case.toml").read_text().splitlines(), 1):
         if not line.strip() or line.startswith("#"):
@@ -90,7 +90,7 @@ def end(process):
 
 
 def shell(case, command, out, directory):
-    """Runs a command to its end and keeps what it prints."""
+    """Runs a command until it ends, and returns its status and output."""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "errors": "replace"}
     process = start(case, command, out, directory, **pipes)
     try:
@@ -102,7 +102,7 @@ def shell(case, command, out, directory):
 
 @contextlib.contextmanager
 def beside(case, twin, out, directory):
-    """A foreign program that runs meanwhile, if the case has one for this twin. It is no child of holdup's."""
+    """Runs the case's concurrent program for this twin, if it has one. The program is no child of holdup."""
     command = case.get(f"beside_{twin}")
     if command is None:
         yield
@@ -154,7 +154,7 @@ def run_bare(case, twin, out, directory):
 
 
 def speeds(case, programs, directory, rounds):
-    """Median progress per second of each twin; the twins run in turn."""
+    """Returns the median progress per second of each twin. The twins run in turn."""
     seen = {twin: [] for twin in programs}
     units = set()
     for _ in range(rounds):
@@ -193,7 +193,7 @@ def keep(case, directory, folder, speeds):
 
 
 def kept(case, folder, holdup):
-    """Speeds and reports, made anew from recordings that were kept; none if there are none."""
+    """Returns kept speeds, and reports made again from kept recordings. Returns None if nothing was kept."""
     own = folder / case["name"]
     if not (own / "speeds.json").is_file():
         return None

@@ -1,8 +1,8 @@
-"""The casebook: a page a case in docs/casebook, for a reader who wants to learn. Written by running.
+"""The casebook, for learning: one page per case in docs/casebook, written by running the case.
 
-The words come from case.toml, from the head of the program and from the rule's manual page; what is in `console` blocks
-was printed. `stale` compares the words with what they would be now, and the printed verdict with the case's rule; words
-alone can be written anew around what was printed.
+The text comes from case.toml, the head of the program and the rule's manual page. The `console` blocks hold printed output.
+`stale` compares the text with the text that would be written now, and the printed verdict with the case's rule. The text can be
+rewritten alone, around the earlier output.
 """
 
 import pathlib
@@ -79,7 +79,7 @@ def manual_of(rule):
 
 
 def command(case, twin):
-    """As a person types it, with the program beside them."""
+    """Returns the command as a user types it in the program's folder."""
     words = case[f"run_{twin}"].replace("$OUT", f"./{case['name']}-{twin}").replace("$DIR/", "./")
     return words
 
@@ -143,7 +143,7 @@ def report_on_slow(case, out_of, directory, holdup):
 
 
 def report_on_kept(case, folder, holdup):
-    """The same of a recording that the line-up kept; none if there is none, or if an experiment tells the culprit."""
+    """Returns the report on a kept recording. Returns None without a recording, or if an experiment finds the culprit."""
     recording = folder / case["name"] / "slow.holdup" if folder else None
     if "experiment" in case or recording is None or not recording.is_dir():
         return None
@@ -156,7 +156,7 @@ def report_on_kept(case, folder, holdup):
 
 
 def answer_on_slow(case, out_of, directory, holdup):
-    """What the case's experiment says of the slow twin, as printed."""
+    """Returns the printed result of the case's experiment on the slow twin."""
     done = cases.shell(case, f'XDG_STATE_HOME="{directory}/state" {experiment.command(case, "slow", holdup)}', out_of["slow"], directory)
     if done.returncode != 0:
         raise cases.CaseError(f"{case['experiment']} exited with {done.returncode}: {done.stderr.strip()[-300:]}")
@@ -201,7 +201,7 @@ def write_page(folder, holdup, kept):
 
 
 def first_right(case, directory, holdup, kept):
-    """What was printed when the culprit came first; at the last others may stand before it."""
+    """Returns printed output with the culprit first. In the last try, other findings may come before it."""
     known, printed = report_on_kept(case, kept, holdup), printed_on(case)
     if known and len(printed) == 2 and tells(case, known):
         return {"slow": shortened(known, directory), "proof": printed[1]}
@@ -217,7 +217,7 @@ def first_right(case, directory, holdup, kept):
 
 
 def weave(case, blocks):
-    """Writes the page: the words, and what was printed."""
+    """Writes the page from its text and the printed output."""
     page = words_of(case)
     for name, text in blocks.items():
         page = page.replace("{" + name + "}", f"```console\n{text}\n```" if text.startswith("$") else text)
@@ -226,14 +226,14 @@ def weave(case, blocks):
 
 
 def printed_on(case):
-    """What stands in the boxes of a case's page, or where the second would be; nothing if there is no page."""
+    """Returns the two console blocks of a case's page. NO_PROOF replaces a missing second block. Empty without a page."""
     page = BOOK / f"{case['name']}.md"
     blocks = [block.strip("\n") for block in BLOCK.findall(page.read_text())] if page.is_file() else []
     return [*blocks, NO_PROOF.strip()][:2] if blocks else []
 
 
 def reword(folders):
-    """Writes the words of the pages that are there anew, and keeps what was printed. Exit status."""
+    """Rewrites the text of existing pages, and keeps the printed output. Returns the exit status."""
     for folder in folders:
         page = BOOK / f"{folder.name}.md"
         if page.is_file():
@@ -274,7 +274,7 @@ def write_index():
 
 
 def stale(folder):
-    """Why a page no longer is what would be written; none if it is."""
+    """Returns why a page differs from the text that would be written now, or None if it is up to date."""
     page = BOOK / f"{folder.name}.md"
     case = cases.read(folder)
     text = page.read_text()
@@ -288,8 +288,8 @@ def stale(folder):
 
 
 def tells(case, report, at_last=True):
-    """True if a printed report's first finding is the case's; at last findings about others on the machine may stand before it,
-    and two of other causes of the program's."""
+    """Returns whether the first finding of a printed report is the case's. With `at_last`, findings about other processes may
+    come before it, and two other causes in the program."""
     if "experiment" in case:
         return any(f"{rule}:" in report for rule in scoring.rules_of(case))
     verdict = report.partition("WHAT HOLDS IT UP")[2]
@@ -301,7 +301,8 @@ def tells(case, report, at_last=True):
 
 
 def print_stale(folders):
-    """Exit status: 1 if a page is stale. A case without a page is named, and is no failure; a near miss needs none."""
+    """Returns 1 if a page is stale, otherwise 0. A case without a page is printed, and does not fail. A near miss needs no
+    page."""
     found = 0
     there = [folder for folder in folders if (BOOK / f"{folder.name}.md").is_file()]
     without = [folder.name for folder in folders if folder not in there and not folder.name.startswith("near-")]

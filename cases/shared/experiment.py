@@ -1,4 +1,4 @@
-"""What an experiment of holdup's says of a case, where one recording cannot tell: `holdup sweep --layout` and its like."""
+"""Findings of holdup's experiments, such as `holdup sweep --layout`, for cases that one recording cannot explain."""
 
 import json
 
@@ -9,7 +9,7 @@ REPEATS = 2
 
 
 def command(case, twin, holdup, more=""):
-    """The shell command that asks; it runs the program many times."""
+    """Returns the shell command of the experiment, which runs the program many times."""
     words = case["experiment"].split()
     return f'"{holdup}" {" ".join(words)} -n {REPEATS} {more}-- {case[f"run_{twin}"]}'
 
@@ -29,7 +29,7 @@ def answer_of(twin):
 
 
 def tell(verdicts, folder):
-    """Puts what the answers in that folder raise behind what the recordings said."""
+    """Appends the findings of the experiments in `folder` to those of the recordings."""
     for twin, verdict in verdicts.items():
         answer = folder / answer_of(twin)
         if answer.is_file():
@@ -37,7 +37,8 @@ def tell(verdicts, folder):
 
 
 def findings(answer):
-    """What it raises, in the words of a report's findings. It forecasts nothing: which layout a run gets is luck."""
+    """Converts the result of an experiment to findings of a report. They have no forecast, because the layout of a run is
+    random."""
     layout = answer.get("layout")
     if not layout or not layout["sensitive"]:
         return []

@@ -13,7 +13,7 @@ CLAIMS = ("medium", "high")
 
 
 def rules_of(case, key="rule"):
-    """The rules that a key names: `rule = "this or that"` where two of them tell one cause from its two sides."""
+    """Returns the rules of a key. `rule = "this or that"` accepts both, if two rules describe one cause from two sides."""
     return [word for word in case.get(key, "").split() if word != "or"]
 
 
@@ -22,7 +22,7 @@ def describe(finding):
 
 
 def rank_of_culprit(case, findings):
-    """Where the right finding is, from 1; none if it is not there."""
+    """Returns the rank of the right finding, from 1, or None if it is missing."""
     for rank, finding in enumerate(findings, 1):
         if finding["rule"] in rules_of(case) and case.get("subject", "") in json.dumps(finding):
             return rank
@@ -30,7 +30,7 @@ def rank_of_culprit(case, findings):
 
 
 def of_program(case, verdict):
-    """The findings, without those about others on the machine; and the most that the latter promise."""
+    """Returns the findings without those about other processes, and the maximum gain that the latter forecast."""
     others = [one for one in verdict["findings"] if one["rule"] in MACHINE and one["rule"] not in rules_of(case)]
     return [one for one in verdict["findings"] if one not in others], max((one["gain"]["high"] for one in others), default=0)
 
@@ -50,7 +50,7 @@ def false_alarms(case, verdict, hints_count):
 
 
 def score_pair(case, speeds, verdicts):
-    """What goes into the table about a slow and a fixed program."""
+    """Returns the table entries of a slow and a fixed program."""
     findings, disturbed = of_program(case, verdicts["slow"])
     rank = rank_of_culprit(case, findings)
     found = findings[rank - 1] if rank else None
@@ -88,7 +88,7 @@ def score_near_miss(case, verdict):
 
 
 def complaint(score):
-    """Why a case failed; none if it passed."""
+    """Returns why a case failed, or None if it passed."""
     wrong = []
     if "rank" in score and score["rank"] != 1:
         where = f"it is number {score['rank']}" if score["rank"] else "it is not told"

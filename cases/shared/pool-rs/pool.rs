@@ -19,7 +19,7 @@ use crate::queue::{Queue, Task};
 type Outcome<T> = Result<T, Box<dyn Any + Send>>;
 
 thread_local! {
-    /// This thread's own queue. 0 for threads that are no workers.
+    /// The thread's own queue. 0 for threads that are no workers.
     static OWN: Cell<usize> = const { Cell::new(0) };
 }
 
