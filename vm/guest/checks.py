@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Runs in a guest: checks holdup on this kernel as `plan` (JSON) says, and writes $VM_RESULTS/checks.json.
+"""Runs in a guest: checks holdup on this kernel as requested by `plan` (JSON), and writes $VM_RESULTS/checks.json.
 
-The plan has `holdup`, `parts` (any of programs, start, hot-lock, live, cpus, fallback, lockdown), and for `live` the test
-programs with their tests, and the seconds after which no further test is started (0: all are); for `cpus` holdup-dial. Each part prints what it found; a part that fails makes the exit status 1.
+The plan has `holdup` and `parts` (any of programs, start, hot-lock, live, cpus, fallback, lockdown). For `live`, it has the
+test programs with their tests, and a time limit in seconds. After the limit, no further test is started (0: no limit). For
+`cpus`, it has holdup-dial. Each part prints its results. The exit status is 1 if a part fails.
 """
 
 import json
@@ -46,7 +47,7 @@ def say(text):
 
 
 def report_of(holdup, recording):
-    """The report of a recording as JSON; an empty one if there is none."""
+    """Returns the report of a recording as JSON, or an empty object if there is none."""
     made = Run([holdup, "report", recording, "--json"])
     try:
         return json.loads(made.stdout)
@@ -99,7 +100,7 @@ def check_hot_lock(plan):
     say(f"hot-lock: {first['rule']} | {first['subject']} | backend {backend_of(report)}, lost {report.get('loss', {}).get('events')}")
     result = {"rule": first["rule"], "subject": re.sub(r"0x[0-9a-f]+", "0x…", first["subject"]), "backend": backend_of(report),
               "lost": report.get("loss", {}).get("events")}
-    # Perf events tell that threads wait, not for what.
+    # Perf events show that threads wait, but not the cause.
     if done.status != 0 or (has_bpf_backend() and first["rule"] != "lock-contention"):
         result["failed"] = f"hot-lock: status {done.status}, first finding {first['rule']}"
     return result
@@ -150,7 +151,7 @@ REFUSALS = {
 
 
 def check_fallback(plan):
-    """A program that was asked for is run on a lower backend, with one line that says why."""
+    """The requested program runs on a lower backend, and one line gives the reason."""
     os.chmod(SCRATCH, 0o1777)
     Run(["sysctl", "-q", "-w", "kernel.unprivileged_bpf_disabled=2"])
     return run_refused(plan, REFUSALS)
@@ -184,7 +185,7 @@ def run_refused(plan, refusals):
 
 
 def judge_refused(done, backend, lines):
-    """What is wrong with a run for which BPF was refused."""
+    """Returns the failures of a run for which BPF was refused."""
     wrong = []
     if done.status != 7:
         wrong.append(f"exit status {done.status} instead of the program's 7")

@@ -1,6 +1,6 @@
-"""CPUs that come and go, that the scheduler leaves alone, that a control group does not have; and memory nodes.
+"""CPUs that go offline and online, isolated CPUs, CPUs outside the control group, and memory nodes.
 
-Runs in a guest, for checks.py. Each case records holdup-dial: its ledger has to add up, and no event may be lost.
+Runs in a guest, for checks.py. Each case records holdup-dial. Its ledger must add up, and no event may be lost.
 """
 
 import json
@@ -49,7 +49,7 @@ def make_group():
         file.write(",".join(map(str, GROUP_CPUS)))
 
 
-# Name: what is done before, the words before the command, what is done while the program runs, and the CPUs that it may use.
+# Name: preparation, words before the command, action during the run, and the CPUs that the program may use.
 CASES = {
     "all CPUs": (None, [], None, None),
     "CPU 3 is offline at first, and comes": (lambda: online(3, False), [], one_returns, None),
@@ -77,7 +77,7 @@ def is_running():
 
 
 class Watcher(threading.Thread):
-    """Waits until the program runs, notes the memory, and does what the case does meanwhile."""
+    """Waits until the program runs, records the memory, and performs the case's action during the run."""
 
     def __init__(self, during):
         super().__init__(daemon=True)
@@ -96,7 +96,7 @@ class Watcher(threading.Thread):
 
 
 def judge(done, report, watcher, cpus):
-    """What is wrong with a recording."""
+    """Returns the failures of a recording."""
     ledger = report.get("ledger") or {"classes": {}, "total_ns": 0}
     ran = [each["cpu"] for each in report.get("cpus", []) if each["target_ns"] > 0]
     wrong = [f"status {done.status}: {done.stderr.strip()[-300:]}"] if done.status != 0 else []

@@ -23,7 +23,7 @@ static void stop(const char *what)
 	_exit(1);
 }
 
-// Returns the next line of `file` in `line`, without its end; 0 at the end of the file.
+// Returns the next line of `file` in `line`, without its end. Returns 0 at the end of the file.
 static int next_line(FILE *file, char *line)
 {
 	if (!fgets(line, LINE, file))

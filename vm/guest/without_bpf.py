@@ -10,7 +10,7 @@ BPF_X86_64 = 321
 EPERM = 1
 RETURN_ERRNO, RETURN_ALLOW = 0x00050000, 0x7FFF0000
 PR_SET_SECCOMP, MODE_FILTER = 22, 2
-# Classic BPF: load the syscall's number; is it bpf?; return.
+# Classic BPF: load the syscall's number, compare it with bpf's number, return.
 LOAD_WORD, JUMP_EQUAL, RETURN = 0x20, 0x15, 0x06
 
 

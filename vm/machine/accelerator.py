@@ -64,7 +64,7 @@ def unpack_newer(suite, folder):
 
 
 def name():
-    """What a report calls the acceleration that was chosen; `choose` has found it out before."""
+    """Returns the name of the acceleration for the report. `choose` must have chosen it before."""
     return "KVM" if any(each for each in remembered().values()) else "emulation (TCG)"
 
 

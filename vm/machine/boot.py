@@ -15,12 +15,12 @@ from .common import GUEST, PROJECT, cache, say
 
 SCRATCH_BYTES = 6 << 30
 RESULTS_BYTES = 2 << 30
-# Modules in the order of need; the packages say what they depend on.
+# Modules in the order of dependencies, which the packages list.
 MODULES = ("virtio_pci", "nvme", "ext4", "crc32c_generic", "overlay", "loop", "virtio_rng")
-# A guest without a sign of life for this long has not booted; emulated CPUs start one after the other.
+# A guest without output for this long has not booted. Emulated CPUs start one after the other.
 BOOT_SECONDS, BOOT_SECONDS_PER_CPU = 240, 8
 CONSOLE_LINES = 40
-# An emulator that ends by a signal (a failed assertion of qemu's TCG) says nothing about the guest: it is started again.
+# A crash of the emulator (a failed assertion of qemu's TCG) gives no result about the guest, so the guest is started again.
 ATTEMPTS = 3
 
 
@@ -78,8 +78,8 @@ class Tail:
 
 
 def run(guest):
-    """Runs `guest` to its end or to its time limit, again if qemu crashes. Returns an Outcome; raises Failure if qemu
-    cannot be started."""
+    """Runs `guest` to its end or to its time limit, again if qemu crashes. Returns an Outcome. Raises Failure if qemu cannot be
+    started."""
     for attempt in range(1, ATTEMPTS + 1):
         result = run_once(guest)
         if result.emulator_signal is None or attempt == ATTEMPTS:
@@ -126,7 +126,7 @@ def make_room(guest):
 
 
 def sweep(keep=12):
-    """Removes all but the newest folders of earlier runs; a folder of a live process stays."""
+    """Removes all folders of earlier runs except the newest. Keeps the folders of live processes."""
     runs = cache("runs")
     os.makedirs(runs, exist_ok=True)
     names = sorted(os.listdir(runs), key=lambda name: int(name.rsplit("-", 1)[-1]))
@@ -161,7 +161,7 @@ def attend(guest, room):
 
 
 def watch(guest, room, qemu, tails):
-    """Passes on what the guest prints until it ends; gives up at its time limit."""
+    """Prints the output of the guest until it ends or reaches its time limit."""
     console = tails[0]
     limit = BOOT_SECONDS + BOOT_SECONDS_PER_CPU * guest.cpus
     begun = time.monotonic()
@@ -214,7 +214,7 @@ def unpack_results(room):
 
 
 def ending(room, console):
-    """The last lines of the console, for a reader who has to find out why a guest failed."""
+    """Returns the last lines of the console, which help to find out why a guest failed."""
     with open(f"{room}/qemu.log", errors="replace") as file:
         log = file.read().strip()
     lines = [re.sub(r"[^\x20-\x7e]", "", line) for line in console.string().splitlines()][-CONSOLE_LINES:]
@@ -243,7 +243,8 @@ def qemu_arguments(guest, room, sharing):
 
 
 def processors_and_memory(guest):
-    """Options for the CPUs and the memory. Both are divided equally between memory nodes; CPUs that may come later go to the last node."""
+    """Returns the options for the CPUs and the memory. Both are divided equally between memory nodes. CPUs that may be added
+    later go to the last node."""
     cpus, nodes, possible = guest.cpus, guest.nodes, max(guest.possible, guest.cpus)
     memory = "memory-backend-memfd,id=memory{},size={}M,share=on"
     sockets = f",sockets={possible * nodes // cpus},maxcpus={possible}" if nodes > 1 or possible > cpus else ""

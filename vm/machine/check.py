@@ -1,4 +1,4 @@
-"""Checks holdup on kernels: what runs in each guest, and the results of it."""
+"""Checks holdup on kernels: the commands for each guest, and the results."""
 
 import hashlib
 import json
@@ -101,7 +101,7 @@ def read_checks(outcome):
 
 
 def reasons(results):
-    """Why a guest's checks failed; empty if they did not."""
+    """Returns why a guest's checks failed. The list is empty if they passed."""
     found = [part["failed"] for part in results.get("parts", {}).values() if part.get("failed")]
     return [*([results["failed"]] if results.get("failed") else []), *found]
 

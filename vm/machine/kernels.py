@@ -13,7 +13,7 @@ SUITES = {}
 
 @dataclass
 class Kernel:
-    """One line of the list; `image`, `modules` and `version` are known once it is fetched."""
+    """One line of the list. `image`, `modules` and `version` are known after the kernel is fetched."""
 
     name: str
     suite: str
@@ -57,7 +57,7 @@ def natural(version):
 def fetch_package(suite, package, folder):
     """Fetches the packages of one kernel and keeps its image, its configuration and its modules."""
     parts = set(re.findall(r"linux-(?:binary|modules|image)-[\w.+~-]+", package.get("Depends", "")))
-    # Backports keep images of old kernels whose modules are gone: cloud kernels from 6.12 boot without any.
+    # Backports keep images of old kernels without their modules. Cloud kernels from 6.12 boot without any.
     held = {each["Package"] for each in suite.packages("linux-") if each["Version"] == package["Version"]}
     names = sorted({package["Package"], *parts & held})
     partial = f"{folder}.{os.getpid()}"

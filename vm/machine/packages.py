@@ -1,7 +1,7 @@
 """Fetches Debian packages by name through apt, with an apt configuration of its own.
 
-Nothing of the system's package state is read or changed, except the address of its mirror, its keyrings and the settings in
-apt.conf.d (a proxy, for example). Every suite has a folder of its own, so that one that is no longer there concerns no other.
+Does not change the system's package state. Reads only the address of its mirror, its keyrings and the settings in apt.conf.d (a
+proxy, for example). Every suite has its own folder, so that a suite that no longer exists does not affect the others.
 """
 
 import glob
@@ -123,7 +123,7 @@ Acquire::IndexTargets::deb::DEP-11::DefaultEnabled "false";
         return found[-1]
 
     def download(self, names, version):
-        """Downloads packages, verified by apt, and yields their paths; they are removed behind the caller."""
+        """Downloads packages, verified by apt, and yields their paths. They are removed after the caller has used them."""
         folder = f"{self.folder}/cache/download-{os.getpid()}"
         os.makedirs(folder, exist_ok=True)
         try:
