@@ -340,9 +340,9 @@ fn a_run_ends_with_a_set_that_is_killed() {
     }
 }
 
-/// Starts processes in each way in which they could be lost, and prints their PIDs: an orphan, one in a
-/// session of its own, both ends of a pipe, one that ignores signals. The program prints how often it was
-/// asked to end, and does not end.
+/// Starts processes in each way in which they could be lost, and prints their PIDs. They are an orphan, a
+/// process in its own session, both ends of a pipe, and a process that ignores signals. The program prints
+/// how often it was asked to end, and does not end.
 const SCATTERS: &str = r#"
 says() { echo $$ >>"$FOLDER/pids"; }
 if [ -n "$1" ]; then [ "$1" != deaf ] || trap "" INT TERM; says; while :; do sleep 1; done; fi

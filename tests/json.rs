@@ -57,7 +57,7 @@ fn values<'a>(value: &'a Value, path: &[String]) -> Vec<&'a Value> {
             let found = names.get(name).unwrap_or_else(|| panic!("{name} of {path:?} is missing in {value}"));
             values(found, rest)
         }
-        // The row of the object itself says whether it may be null.
+        // The object's own row decides whether it may be null.
         (_, Value::Null) => Vec::new(),
         _ => panic!("{path:?} does not fit {value}"),
     }

@@ -10,8 +10,8 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 use support::{Scratch, bpf_or_skip, holdup, made, report_json, safepoints, stderr, stdout};
 
-/// Calls `work` the number of times given as its argument, once its code has changed at the entry and the
-/// return, because its probes are set then. Gives up after a minute.
+/// Calls `work` the number of times given as its argument. First it waits until the code of `work` has changed
+/// at the entry and the return, because the probes are set then. Gives up after a minute.
 const CALLS: &str = "#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::Value;
 use support::{Scratch, bpf_or_skip, have, holdup, stderr, stdout};
 
-/// Its first argument selects its preparation and its function.
+/// The program's first argument selects its preparation and its function.
 const PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <pthread.h>

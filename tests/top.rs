@@ -99,7 +99,7 @@ fn the_terminal_is_given_back() {
         command.arg("echo $((6*7)) is written; trap 'exit 5' INT TERM; while :; do sleep 0.02; done");
         let terminal = Terminal::start(command);
         terminal.resize(100, 30);
-        // Unchanged blanks are not drawn again.
+        // The screen update omits unchanged blanks.
         terminal.wait_for("itself:", 1);
         terminal
     };

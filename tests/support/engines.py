@@ -1,4 +1,4 @@
-"""Asks DuckDB and pandas what `holdup query` was asked, of tables that it exported. Prints what differs; nothing if all is well.
+"""Runs queries of `holdup query` in DuckDB and pandas, on tables that holdup exported. Prints differences only.
 
 Arguments: docs/sql.md, a directory with a Parquet file a view, and the answers as JSON: [[question, rows], ...].
 """

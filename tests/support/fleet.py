@@ -1,7 +1,8 @@
-"""Asks DuckDB, pandas, Spark and ClickHouse's engine (chdb) what `holdup query --dataset` was asked, of the same files.
+"""Runs queries of `holdup query --dataset` in DuckDB, pandas, Spark and ClickHouse's engine (chdb), on the same files.
 
-Arguments: a dataset, and the answers as JSON: [[name, question, rows], ...]. Of each engine a line says how many answers are equal,
-or `skipped: reason`; then come those that differ. Rows are compared as sets: where NULLs are sorted is each engine's own affair.
+Arguments: a dataset, and the answers as JSON: [[name, question, rows], ...]. Prints a line per engine with the number of equal
+answers, or `skipped: reason`. The answers that differ follow. Rows are compared as sets, because the position of NULLs in a
+sort depends on the engine.
 """
 
 import json
