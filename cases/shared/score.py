@@ -91,7 +91,7 @@ def complaint(score):
     """Returns why a case failed, or None if it passed."""
     wrong = []
     if "rank" in score and score["rank"] != 1:
-        where = f"it is number {score['rank']}" if score["rank"] else "it is not told"
+        where = f"it is number {score['rank']}" if score["rank"] else "it is not reported"
         wrong.append(f"first is {score['first'] or 'nothing'}; {where}")
     wrong += [f"false alarm: {alarm}" for alarm in score["false_alarms"]]
     return "; ".join(wrong) or None
