@@ -312,7 +312,7 @@ const slow = {
     await page.waitForSelector(".page:not([data-look=first])");
     await drawn(page);
     await coloured(page, "canvas[data-idle]");
-    assert.match((await page.locator(".findings [role=status]").textContent()) ?? "", /being worked out/);
+    assert.match((await page.locator(".findings [role=status]").textContent()) ?? "", /being computed/);
     assert.equal(await page.evaluate(() => document.documentElement.dataset.theme), "dark", "the theme that was chosen meanwhile");
     await timeline(page).focus();
     await page.keyboard.press("t");
@@ -367,7 +367,7 @@ export const MADE_UP = {
     recording: { threads: 0 },
     steps: {
       "says so, and stays useful": async (page) => {
-        assert.match((await page.locator("body").textContent()) ?? "", /No thread of the program was seen/);
+        assert.match((await page.locator("body").textContent()) ?? "", /No thread of the program was recorded/);
         await page.keyboard.press("w");
         await page.keyboard.press("?");
         await page.waitForSelector("dialog.help[open]");
@@ -383,7 +383,7 @@ export const MADE_UP = {
     steps: {
       "says what is missing, and keeps the findings, why and tables": async (page) => {
         await page.waitForSelector("[role=alert]");
-        assert.match((await page.locator("[role=alert]").first().textContent()) ?? "", /draws no canvas/);
+        assert.match((await page.locator("[role=alert]").first().textContent()) ?? "", /no canvas support/);
         await page.waitForSelector(".why-head h2");
         await tab(page, "Threads").click();
         await page.waitForSelector("tbody tr");
