@@ -66,7 +66,7 @@ fn what_a_process_has_started_already_belongs_to_it() {
 }
 
 #[test]
-fn a_child_that_slept_already_is_described_like_the_others() {
+fn a_child_asleep_at_attach_is_fully_described() {
     let scratch = Scratch::new("attach-blocked");
     if !bpf_or_skip(&scratch) {
         return;

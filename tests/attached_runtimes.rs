@@ -175,7 +175,7 @@ fn folded(scratch: &Scratch) -> String {
 }
 
 #[test]
-fn a_go_program_tells_its_stops_from_when_holdup_came() {
+fn stops_of_a_go_program_are_recorded_after_attach() {
     let scratch = Scratch::new("attached-go");
     let build = ["go", "build", "-ldflags", "-s -w", "-o", "attached-go", "attached.go"];
     if !bpf_or_skip(&scratch) || !made(&scratch, ("attached.go", GO), &build) {
@@ -199,7 +199,7 @@ fn a_go_program_tells_its_stops_from_when_holdup_came() {
 }
 
 #[test]
-fn a_java_program_tells_its_safepoints_from_when_holdup_came() {
+fn safepoints_of_a_java_program_are_recorded_after_attach() {
     let scratch = Scratch::new("attached-java");
     if !bpf_or_skip(&scratch) || !made(&scratch, ("Attached.java", JAVA), &["javac", "Attached.java"]) {
         return;
@@ -222,7 +222,7 @@ fn a_java_program_tells_its_safepoints_from_when_holdup_came() {
 }
 
 #[test]
-fn a_haskell_program_tells_its_collections_from_when_holdup_came() {
+fn collections_of_a_haskell_program_are_recorded_after_attach() {
     let scratch = Scratch::new("attached-ghc");
     let build = ["ghc", "-threaded", "-rtsopts", "attached.hs", "-o", "attached-hs"];
     if !bpf_or_skip(&scratch) || !made(&scratch, ("attached.hs", HASKELL), &build) {

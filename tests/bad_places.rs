@@ -64,7 +64,7 @@ fn at_most_low_confidence(report: &Value, what: &str) {
 }
 
 #[test]
-fn a_full_disk_harms_nobody_and_is_said() {
+fn a_full_disk_is_reported_without_harm_to_the_program() {
     let scratch = Scratch::new("full");
     for rung in rungs(&scratch) {
         // Room for the journal's beginning, not for all of it.
@@ -247,7 +247,7 @@ fn a_kernel_without_types_means_the_next_rung() {
 /// A flood of switches into the smallest buffer, with a stopped recorder: events are lost, and all parts of
 /// the report reflect that.
 #[test]
-fn a_flood_that_is_lost_is_said_and_lowers_confidence() {
+fn lost_events_are_reported_and_lower_confidence() {
     let scratch = Scratch::new("flood");
     if !bpf_or_skip(&scratch) || !have("stress-ng") {
         return;
@@ -324,7 +324,7 @@ fn where_processes_have_other_numbers_kernel_programs_are_not_asked() {
 }
 
 #[test]
-fn where_proc_hides_others_it_is_said() {
+fn hidden_processes_are_reported() {
     let scratch = Scratch::new("hidepid");
     let Some(program) = place_of_nobody(&scratch) else { return };
     if !have("unshare") {

@@ -45,7 +45,7 @@ fn runs_in(set: &std::path::Path) -> usize {
 }
 
 #[test]
-fn a_command_that_fails_in_some_runs_is_judged_by_the_others() {
+fn failed_runs_do_not_count() {
     let scratch = Scratch::new("some-fail");
     let b = counting(&scratch, "echo odd >&2; test $((n % 2)) = 0");
     let value = json(&run(&scratch, &words("true", &b, &["-n", "6", "--json"])));
@@ -85,7 +85,7 @@ fn a_run_that_hangs_is_ended() {
 }
 
 #[test]
-fn runs_that_scatter_too_much_say_how_many_would_tell() {
+fn noisy_runs_report_the_needed_number_of_runs() {
     let scratch = Scratch::new("scatter");
     let b = counting(&scratch, "if test $((n % 2)) = 0; then echo took 1; else echo took 400; fi");
     let progress = ["--progress", "took ([0-9]+)", "--progress-is", "cost"];
@@ -175,7 +175,7 @@ fn a_setting_without_a_baseline_has_its_own_figures() {
 }
 
 #[test]
-fn a_set_whose_maker_was_killed_goes_on() {
+fn a_set_continues_after_its_process_was_killed() {
     let scratch = Scratch::new("killed");
     let set = scratch.join("x.holdup-set");
     let path = set.to_str().unwrap();

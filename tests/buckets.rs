@@ -132,7 +132,7 @@ fn a_run_counts_once_its_manifest_is_there() {
 }
 
 #[test]
-fn buckets_that_cannot_be_had_are_said() {
+fn unreachable_buckets_are_reported() {
     let scratch = Scratch::new("bucket-none");
     let recording = recording(&scratch);
     let bad = |command: &mut Command, place: &str, wanted: &str| {

@@ -34,7 +34,7 @@ fn shell(scratch: &Scratch, line: &str) -> Output {
 }
 
 #[test]
-fn no_command_overwrites_a_file_unless_it_is_told_to() {
+fn no_command_overwrites_a_file_without_force() {
     let scratch = Scratch::new("command-line-force");
     let recording = recorded(&scratch);
     let file = scratch.join("file");
@@ -302,7 +302,7 @@ fn a_job_in_the_background_heeds_an_interrupt_of_a_process() {
 }
 
 #[test]
-fn threads_whose_events_were_lost_are_unknown_and_counted() {
+fn threads_with_lost_events_are_unknown_and_counted() {
     let scratch = Scratch::new("command-line-lost");
     if !bpf_or_skip(&scratch) {
         return;

@@ -55,7 +55,7 @@ int main(void)
 const TOUCHED: u64 = 60 << 12;
 
 #[test]
-fn counts_are_of_the_thread_that_ran_and_of_the_time_that_is_said() {
+fn counts_belong_to_the_running_thread_and_the_reported_time() {
     let scratch = Scratch::new("counters");
     if !bpf_or_skip(&scratch) {
         return;
@@ -105,7 +105,7 @@ fn counts_are_of_the_thread_that_ran_and_of_the_time_that_is_said() {
 }
 
 #[test]
-fn what_a_machine_does_not_count_is_said_and_the_rest_is_recorded() {
+fn missing_counters_are_reported_and_the_rest_is_recorded() {
     let scratch = Scratch::new("no-counters");
     if !bpf_or_skip(&scratch) {
         return;

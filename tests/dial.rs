@@ -163,7 +163,7 @@ fn the_split_of_running_time_is_what_the_program_did() {
 
 /// Perf events: running times are exact. Reasons of waits are polled, so only long waits are all known.
 #[test]
-fn perf_events_tell_running_and_long_waits() {
+fn perf_events_measure_running_and_long_waits() {
     let scratch = Scratch::new("dial-perf");
     if rung_here(&scratch) == "proc" {
         println!("skipped: perf_event_open is not allowed here");
@@ -178,7 +178,7 @@ fn perf_events_tell_running_and_long_waits() {
 
 /// Polling: the kernel's own totals make running and run-queue times exact. Reasons of waits are sampled.
 #[test]
-fn polling_tells_running_and_long_waits() {
+fn polling_measures_running_and_long_waits() {
     let scratch = Scratch::new("dial-proc");
     let (report, dial) = record(&scratch, "proc", EVERYTHING);
     agrees(&report, &dial, &|class| matches!(class, "running" | "run-queue"));
@@ -190,7 +190,7 @@ fn polling_tells_running_and_long_waits() {
 /// At first, tracepoints at each timer show that a timer woke a thread. Soon the kernel's own state does
 /// (`bpf/sched.h`).
 #[test]
-fn timers_wake_sleepers_and_threads_wake_who_waits_for_them() {
+fn timers_wake_sleepers_and_threads_wake_their_waiters() {
     let scratch = Scratch::new("dial-contexts");
     if !support::bpf_or_skip(&scratch) {
         return;

@@ -32,7 +32,7 @@ fn drain(session: &mut Session, began: &mut BTreeSet<u32>, ended: &mut BTreeSet<
 }
 
 #[test]
-fn ended_processes_leave_room_for_others() {
+fn exited_processes_free_their_map_entries() {
     let scratch = Scratch::new("ended-processes");
     if !bpf_or_skip(&scratch) {
         return;

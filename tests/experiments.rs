@@ -104,7 +104,7 @@ fn progress_is_read_from_the_output() {
 }
 
 #[test]
-fn runs_that_fail_are_told_and_the_others_count() {
+fn failed_runs_are_reported_and_successful_ones_count() {
     let scratch = Scratch::new("failures");
     let mut words = vec!["sweep", "--set", "CODE=0,3", "-n", "5"];
     words.extend(QUICK);
@@ -123,7 +123,7 @@ fn runs_that_fail_are_told_and_the_others_count() {
 }
 
 #[test]
-fn what_cannot_be_meant_is_said_before_anything_runs() {
+fn invalid_arguments_are_reported_before_any_run() {
     let scratch = Scratch::new("meant");
     let cases: &[(&[&str], &str)] = &[
         (&["sweep", "--set", "no-such-knob=1,2", "--", "true"], "is not a knob"),
@@ -170,7 +170,7 @@ fn scaling_gives_each_number_of_workers() {
 }
 
 #[test]
-fn a_knob_that_needs_a_privilege_says_so_and_the_other_runs_are_kept() {
+fn a_privileged_knob_is_reported_and_the_other_runs_are_kept() {
     let scratch = Scratch::new("unprivileged");
     let Some(program) = place_of_nobody(&scratch) else { return };
     let set = scratch.join("x.holdup-set");
@@ -187,7 +187,7 @@ fn a_knob_that_needs_a_privilege_says_so_and_the_other_runs_are_kept() {
 }
 
 #[test]
-fn no_repeat_is_refused_and_one_tells_nothing() {
+fn zero_repeats_are_refused_and_one_is_undecided() {
     let scratch = Scratch::new("repeats");
     for (command, rest) in [
         ("diff", &["--a", "true", "--b", "true"][..]),

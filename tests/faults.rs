@@ -147,7 +147,7 @@ fn page_faults_are_those_of_proc_to_the_unit() {
 }
 
 #[test]
-fn shootdowns_are_as_many_as_calls_allow_and_met_by_as_many_interrupts_as_proc_says() {
+fn shootdowns_match_the_calls_and_the_interrupts_of_proc() {
     let scratch = Scratch::new("shootdowns");
     if !bpf_or_skip(&scratch) || !have("gcc") {
         return;

@@ -182,7 +182,7 @@ fn a_run_is_added_once_and_whole() {
 }
 
 #[test]
-fn what_cannot_be_read_is_said_and_the_rest_goes_on() {
+fn unreadable_recordings_are_reported_and_the_rest_is_packed() {
     let scratch = Scratch::new("fleet-refused");
     let dataset = fleet(&scratch);
     // A recording of a newer format, one that is none, and a good one.
@@ -226,7 +226,7 @@ fn what_cannot_be_read_is_said_and_the_rest_goes_on() {
 }
 
 #[test]
-fn what_makes_no_sense_is_said() {
+fn invalid_arguments_are_reported() {
     let scratch = Scratch::new("fleet-words");
     let recording = recording(&scratch, "a", SLOW, ("web-1", FRIDAY));
     let dataset = scratch.join("fleet");

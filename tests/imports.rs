@@ -40,7 +40,7 @@ fn the_ledger_of_an_import_adds_up() {
 }
 
 #[test]
-fn what_runtimes_told_is_accounted() {
+fn runtime_events_are_accounted() {
     let scratch = Scratch::new("import-runtimes");
     // Collections of the young generation and of the old one, and pauses, as the runtimes' own tools counted them.
     let expected: &[(&str, u64, u64, u64)] = &[
@@ -69,7 +69,7 @@ fn what_runtimes_told_is_accounted() {
 }
 
 #[test]
-fn what_the_file_cannot_tell_is_said() {
+fn limits_of_the_file_are_reported() {
     let scratch = Scratch::new("import-limits");
     let output = import(&scratch, &fixture("samples.perf"), &[]);
     let text = stdout(&output).replace("\n  ", " ");

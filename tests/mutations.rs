@@ -262,7 +262,7 @@ fn sections_of_a_program(scratch: &Scratch, names: &[&str]) -> Option<Vec<Vec<u8
 }
 
 #[test]
-fn what_tells_about_code() {
+fn code_sections() {
     let scratch = Scratch::new("mutated-sections");
     let names = [&[".eh_frame"], targets::DEBUG_SECTIONS].concat();
     let Some(sections) = sections_of_a_program(&scratch, &names) else {

@@ -86,7 +86,7 @@ fn recorded(name: &str) -> Option<Trace> {
 }
 
 #[test]
-fn calls_of_32_bits_are_told_as_what_they_are() {
+fn calls_of_32_bit_programs_are_identified() {
     let Some(trace) = recorded("waits") else { return };
     let slices = trace.target_threads().flat_map(|thread| trace.slices.of(thread));
     let blocked: Vec<_> = slices.filter(|slice| slice.state == ThreadState::Blocked).collect();

@@ -67,7 +67,7 @@ fn collections_are_those_that_the_runtime_counts() {
 }
 
 #[test]
-fn children_tell_too_and_nothing_is_left_behind() {
+fn events_of_children_are_recorded_and_no_file_remains() {
     let scratch = Scratch::new("ocaml-children");
     let Some(program) = ocaml::program(&scratch, "fk") else { return };
     let program = program.to_str().expect("a path");
@@ -97,7 +97,7 @@ fn a_missing_directory_of_the_users_does_not_end_the_program() {
 }
 
 #[test]
-fn who_has_switched_events_on_keeps_the_file() {
+fn a_program_with_its_own_events_keeps_the_file() {
     let scratch = Scratch::new("ocaml-own");
     let Some(program) = ocaml::program(&scratch, "alloc_domains") else { return };
     let program = program.to_str().expect("a path");
@@ -171,7 +171,7 @@ fn begun(trace: &Trace, (from, to): (u64, u64)) -> BTreeSet<(u32, u64)> {
 }
 
 #[test]
-fn of_a_ring_that_goes_on_all_of_the_recording_is_told() {
+fn a_ring_with_earlier_events_covers_the_whole_recording() {
     let scratch = Scratch::new("ocaml-attach-whole");
     let Some(program) = ocaml::program(&scratch, "alloc_domains") else { return };
     let own = scratch.join("own");
@@ -215,7 +215,7 @@ fn a_program_without_a_ring_is_known_by_its_code() {
 }
 
 #[test]
-fn other_programs_and_those_who_do_not_want_it_see_no_change() {
+fn other_programs_and_opted_out_ones_see_no_change() {
     let scratch = Scratch::new("ocaml-never");
     let (text, report) = run(&scratch, |_| {}, &["env"]);
     assert!(!text.contains("OCAML_RUNTIME_EVENTS") && report["gc"].is_null(), "{text}");

@@ -5,7 +5,7 @@ mod support;
 use support::{Scratch, as_nobody, holdup, place_of_nobody, stderr};
 
 #[test]
-fn one_that_root_made_is_not_said_to_be_missing() {
+fn a_recording_of_root_is_unreadable_and_not_missing() {
     let scratch = Scratch::new("of-root");
     let Some(program) = place_of_nobody(&scratch) else { return };
     let recording = scratch.join("r.holdup");

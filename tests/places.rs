@@ -38,7 +38,7 @@ fn to_import(scratch: &Scratch) {
 }
 
 #[test]
-fn tables_of_others_are_no_recording() {
+fn foreign_tables_are_no_recording() {
     let scratch = Scratch::new("places-others");
     to_import(&scratch);
     let table = scratch.join("data/table.parquet");
@@ -160,7 +160,7 @@ fn half_an_import_is_no_recording() {
 }
 
 #[test]
-fn temporary_directories_of_the_dead_are_removed_and_block_nobody() {
+fn temporary_directories_of_exited_processes_are_removed() {
     let scratch = Scratch::new("places-temporary");
     killed(&scratch.join("t.holdup"), "run");
     let place = scratch.join("tmp");

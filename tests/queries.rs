@@ -134,7 +134,7 @@ fn every_view_and_every_raw_table_can_be_read() {
 }
 
 #[test]
-fn several_recordings_are_told_apart_and_packed_ones_are_read() {
+fn several_recordings_are_distinguished_and_packed_ones_are_read() {
     let scratch = Scratch::new("query-several");
     let first = fixture(&scratch, "a.holdup");
     let packed = scratch.join("b.pack");
@@ -159,7 +159,7 @@ fn several_recordings_are_told_apart_and_packed_ones_are_read() {
 }
 
 #[test]
-fn what_makes_no_sense_is_said_with_its_place_and_the_nearest_name() {
+fn errors_name_the_place_and_the_nearest_name() {
     let scratch = Scratch::new("query-errors");
     let recording = fixture(&scratch, "busy.holdup");
     let said = |sql: &str| refused(&scratch, &recording, &[sql]);

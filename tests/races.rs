@@ -22,7 +22,7 @@ fn summary(finding: &Value) -> String {
 }
 
 #[test]
-fn each_race_is_told_once_with_both_stacks() {
+fn each_race_is_reported_once_with_both_stacks() {
     let go = findings("go.txt");
     assert_eq!(go.len(), 1, "{go:#?}");
     assert_eq!(go[0]["subject"], "main.(*account).deposit (race.go:10)");

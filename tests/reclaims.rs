@@ -76,7 +76,7 @@ fn counted(bytes: u64, name: &str) -> Option<serde_json::Value> {
 }
 
 #[test]
-fn a_limit_below_what_is_read_is_told_with_the_calls_that_met_it() {
+fn reclaims_below_the_limit_are_reported_with_their_calls() {
     // Below what the file takes, above what the interpreter needs.
     let Some(faults) = counted(24 << 20, "reclaims-limit") else { return };
     let all = &faults["all"];
@@ -93,7 +93,7 @@ fn a_limit_below_what_is_read_is_told_with_the_calls_that_met_it() {
 }
 
 #[test]
-fn a_limit_far_above_it_is_met_by_nobody() {
+fn a_high_limit_causes_no_reclaims() {
     let Some(faults) = counted(1 << 30, "reclaims-roomy") else { return };
     assert_eq!(faults["all"]["limit_reclaims"].as_u64(), Some(0), "{faults:#}");
 }

@@ -156,7 +156,7 @@ fn openmp_threads_wait_for_each_other() {
 }
 
 #[test]
-fn node_collects_garbage_beside_the_program() {
+fn node_collects_garbage_in_parallel() {
     let scratch = Scratch::new("runtimes-node");
     if !bpf_or_skip(&scratch) || !is_there("node") || !made(&scratch, ("gc.js", NODE), &[]) {
         return;

@@ -55,7 +55,7 @@ int main(void)
 "#;
 
 #[test]
-fn a_thread_that_blocks_seldom_has_all_its_stacks_beside_some_that_always_do() {
+fn a_rarely_blocking_thread_has_all_its_stacks_among_busy_ones() {
     let scratch = Scratch::new("seldom");
     if !bpf_or_skip(&scratch)
         || !made(&scratch, ("resting.c", RESTING), &["gcc", "-O1", "-pthread", "-o", "resting", "resting.c"])

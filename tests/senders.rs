@@ -106,7 +106,7 @@ fn waits(trace: &Trace) -> (usize, usize) {
 }
 
 #[test]
-fn who_sends_to_a_peer_on_the_machine_is_told_as_who_wakes_it() {
+fn a_local_sender_is_recorded_as_the_waker() {
     let scratch = Scratch::new("senders");
     if !bpf_or_skip(&scratch)
         || !made(&scratch, ("asking.c", ASKING), &["gcc", "-O1", "-pthread", "-o", "asking", "asking.c"])

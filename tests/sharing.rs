@@ -34,7 +34,7 @@ fn assert_watched(line: &Value, sharing: &str) {
 }
 
 #[test]
-fn samples_tell_which_variable_threads_share() {
+fn samples_identify_the_shared_variable() {
     let scratch = Scratch::new("shared-id");
     let Some(report) = record(&scratch, "shared-id/ids.c") else { return };
     assert_addresses(&report);
@@ -129,7 +129,7 @@ int main(int argc, char **argv)
 "#;
 
 #[test]
-fn what_only_looks_like_a_virtual_machine_is_said_to_have_no_names() {
+fn a_fake_virtual_machine_is_reported_without_names() {
     let scratch = Scratch::new("no-machine");
     if !bpf_or_skip(&scratch) || !have("gcc") {
         return;

@@ -75,7 +75,7 @@ fn signals_to_the_recorder_or_its_group_reach_the_program_once() {
 }
 
 #[test]
-fn signals_that_nobody_handles_end_it() {
+fn unhandled_signals_end_it() {
     let scratch = Scratch::new("unhandled");
     for signal in [libc::SIGINT, libc::SIGTERM] {
         for group in [false, true] {
@@ -124,7 +124,7 @@ fn group_members(group: u32) -> Vec<(String, u32)> {
 }
 
 #[test]
-fn what_stands_beside_the_program_holds_nothing_and_goes_with_the_recorder() {
+fn the_canary_holds_no_descriptors_and_exits_with_the_recorder() {
     let scratch = Scratch::new("canary");
     for rung in rungs(&scratch) {
         for killed in [false, true] {
@@ -163,7 +163,7 @@ fn state(pid: u32) -> Option<char> {
 }
 
 #[test]
-fn a_stopped_program_goes_on_and_its_stop_is_told() {
+fn a_stopped_program_continues_and_its_stop_is_recorded() {
     const STOP: Duration = Duration::from_millis(400);
     let scratch = Scratch::new("stopped");
     for rung in rungs(&scratch) {
@@ -241,7 +241,7 @@ fn a_program_that_dumps_core_does_so() {
 /// The program inherits holdup's original signal settings: systemd ignores SIGPIPE for services. The end of a
 /// child is detected even if SIGCHLD was ignored.
 #[test]
-fn what_who_starts_holdup_ignores_the_program_ignores() {
+fn the_program_inherits_ignored_signals() {
     let scratch = Scratch::new("ignored");
     for rung in rungs(&scratch) {
         for (signal, ignored) in

@@ -148,7 +148,7 @@ fn each_call_is_one_span() {
 }
 
 #[test]
-fn what_is_called_too_often_is_left_alone_and_said() {
+fn probes_that_fire_too_often_are_removed_and_reported() {
     let scratch = Scratch::new("stops-guard");
     let Some((said, report)) = calls(&scratch, "100", "20000000") else { return };
     if !is_active(&report) {
@@ -161,7 +161,7 @@ fn what_is_called_too_often_is_left_alone_and_said() {
 }
 
 #[test]
-fn a_stripped_go_program_tells_its_collections_and_stops() {
+fn collections_and_stops_of_a_stripped_go_program_are_recorded() {
     let scratch = Scratch::new("stops-go");
     let build = ["go", "build", "-ldflags", "-s -w", "-o", "gc", "gc.go"];
     if !bpf_or_skip(&scratch) || !made(&scratch, ("gc.go", GO), &build) {
@@ -216,7 +216,7 @@ fn a_killed_recorder_leaves_no_probe() {
 }
 
 #[test]
-fn safepoints_of_a_java_program_are_told() {
+fn safepoints_of_a_java_program_are_recorded() {
     let scratch = Scratch::new("stops-java");
     if !bpf_or_skip(&scratch) || !made(&scratch, ("Safe.java", JAVA), &["javac", "Safe.java"]) {
         return;

@@ -163,7 +163,7 @@ fn five_thousand_mappings_leave_those_of_files_their_tables() {
 }
 
 #[test]
-fn ten_thousand_calls_are_cut_and_said() {
+fn ten_thousand_calls_are_truncated_and_marked() {
     let scratch = Scratch::new("deep");
     let Some(report) = recorded(&scratch, &["deep", TIMES]) else { return };
     let ends = &report["stacks"]["completeness"]["on_cpu"]["ends"];

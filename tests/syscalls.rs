@@ -342,7 +342,7 @@ int main(void) { early(); late(); return 0; }
 ";
 
 #[test]
-fn callers_are_told_however_many_things_were_called_about_before() {
+fn callers_are_recorded_after_many_other_objects() {
     let scratch = Scratch::new("many-calls");
     if !bpf_or_skip(&scratch)
         || !made(&scratch, ("many.c", MANY), &["gcc", "-O1", "-w", "-o", "many", "many.c"])

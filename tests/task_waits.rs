@@ -56,7 +56,7 @@ fn told_or_skip(report: &Value) -> bool {
 }
 
 #[test]
-fn waits_of_goroutines_are_told_with_their_lock() {
+fn waits_of_goroutines_are_reported_with_their_lock() {
     let scratch = Scratch::new("task-waits");
     for flags in ["", "-s -w"] {
         let build = ["go", "build", "-ldflags", flags, "-o", "shelf", "shelf.go"];

@@ -56,7 +56,7 @@ fn lines_of_json_add_up() {
 }
 
 #[test]
-fn plain_lines_stand_beside_what_the_program_writes() {
+fn plain_lines_are_printed_with_the_programs_output() {
     let scratch = Scratch::new("top-batch");
     if !bpf_or_skip(&scratch) {
         return;
@@ -72,7 +72,7 @@ fn plain_lines_stand_beside_what_the_program_writes() {
 }
 
 #[test]
-fn without_a_terminal_it_says_what_to_do() {
+fn without_a_terminal_the_alternative_is_named() {
     let scratch = Scratch::new("top-no-terminal");
     let output = holdup(&scratch).args(["top", "--", "true"]).stdin(Stdio::null()).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
@@ -228,7 +228,7 @@ fn read_as_prometheus_does(scratch: &Scratch, text: &str) {
 
 /// By capabilities of its file, as the package has it, and as an ordinary user: the machine's processes are seen, of other users, too.
 #[test]
-fn who_is_not_root_sees_by_the_files_rights() {
+fn an_unprivileged_user_sees_by_file_capabilities() {
     let scratch = Scratch::new("top-setcap");
     if !bpf_or_skip(&scratch) || !support::have("setcap") {
         return;

@@ -109,7 +109,7 @@ fn advice_that_helps_is_confirmed_and_advice_that_does_not_is_refuted() {
 }
 
 #[test]
-fn a_recording_with_nothing_to_try_says_so() {
+fn a_recording_without_trials_is_reported() {
     let scratch = Scratch::new("nothing-to-try");
     let recording = scratch.join("short.holdup");
     // Only samples, without waits, as if from a run of `true`.

@@ -90,7 +90,7 @@ fn a_pure_sleep_is_sleep() {
 }
 
 #[test]
-fn waits_are_told_apart() {
+fn waits_are_distinguished() {
     let scratch = Scratch::new("waits");
     if !bpf_or_skip(&scratch) {
         return;

@@ -159,7 +159,7 @@ fn ctrl_c_ends_it() {
 }
 
 #[test]
-fn a_cut_recording_opens_and_says_what_is_missing() {
+fn a_truncated_recording_opens_and_reports_missing_parts() {
     let scratch = Scratch::new("view-cut");
     let recording = recording(&scratch);
     let slices = recording.join("slices.parquet");

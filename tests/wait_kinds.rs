@@ -388,7 +388,7 @@ fn by_others(trace: &Trace, waits: &[&Blocked<'_>]) -> usize {
 }
 
 #[test]
-fn who_receives_makes_the_writer_go_on_that_waits_for_room() {
+fn a_receiver_wakes_the_writer_that_waits_for_space() {
     let Some(trace) = recorded("full") else { return };
     let all = blocked(&trace);
     let of_writer = all.iter().filter(|one| one.name == "writes" && one.wait.reason == WaitReason::Socket);
@@ -400,7 +400,7 @@ fn who_receives_makes_the_writer_go_on_that_waits_for_room() {
 }
 
 #[test]
-fn who_ends_makes_its_peer_go_on() {
+fn an_exiting_process_wakes_its_peer() {
     let Some(trace) = recorded("ending") else { return };
     let all = blocked(&trace);
     const RECVFROM: i32 = 45;
@@ -482,7 +482,7 @@ fn what_an_end_waits_for_is_no_page_fault() {
 /// Another process's polled address is in its own memory: the recorder's memory at the same address must not
 /// be read instead.
 #[test]
-fn nobody_is_told_to_poll_for_what_the_recorders_memory_says() {
+fn polled_descriptors_are_not_read_from_the_recorders_memory() {
     let scratch = Scratch::new("wait-kinds-before");
     if !program(&scratch) || !support::have("setarch") {
         return;

@@ -105,7 +105,7 @@ const POLL: i32 = 7;
 const RECVFROM: i32 = 45;
 
 #[test]
-fn sockets_that_are_waited_for_are_told_by_their_ends() {
+fn awaited_sockets_are_named_by_their_ends() {
     let scratch = Scratch::new("waited-sockets");
     if !bpf_or_skip(&scratch) || !have("python3") {
         return;

@@ -144,7 +144,7 @@ fn a_recorder_that_is_stopped_at_once_takes_away_what_it_made() {
 /// A recording that could not be saved is a failure, although the user ended it. A program's own status would
 /// be kept.
 #[test]
-fn a_recorder_that_saved_nothing_says_so_by_its_status() {
+fn a_recorder_that_saved_nothing_exits_with_failure() {
     let scratch = Scratch::new("watch-unsaved");
     if !bpf_or_skip(&scratch) {
         return;
@@ -271,7 +271,7 @@ fn last_words_fire() {
 
 /// The reader of the output may close it: the program then gets the same error as without holdup.
 #[test]
-fn a_program_that_nobody_reads_any_more_ends() {
+fn a_program_without_a_reader_ends() {
     let scratch = Scratch::new("watch-unread");
     if !bpf_or_skip(&scratch) {
         return;
@@ -441,7 +441,7 @@ fn limits_are_kept_and_the_program_goes_on() {
 }
 
 #[test]
-fn triggers_that_cannot_be_are_said_and_the_others_go_on() {
+fn unavailable_triggers_are_reported_and_the_rest_stay_active() {
     let scratch = Scratch::new("watch-bad");
     let bad = |words: &[&str]| {
         let output = holdup(&scratch).arg("watch").args(words).args(["--", "true"]).output().unwrap();

@@ -12,7 +12,7 @@ fn run(scratch: &Scratch, words: &[&str]) -> Output {
 }
 
 #[test]
-fn one_that_cannot_be_written_is_told_before_the_program_runs() {
+fn an_unwritable_file_is_reported_before_the_program_runs() {
     let scratch = Scratch::new("written");
     let ran = scratch.join("ran");
     let ran = ran.to_str().unwrap();
@@ -43,7 +43,7 @@ fn one_that_cannot_be_written_is_told_before_the_program_runs() {
 }
 
 #[test]
-fn where_it_fails_in_the_end_the_answer_and_the_recording_are_told() {
+fn a_late_write_failure_reports_the_result_and_the_recording() {
     let scratch = Scratch::new("written-late");
     let folder = scratch.join("f");
     std::fs::create_dir(&folder).unwrap();

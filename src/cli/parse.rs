@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn that_dashes_are_missing_is_said() {
+    fn missing_dashes_are_reported() {
         let run = |word: &str| format!("to run a program and record it: holdup -- {word}");
         assert!(refused("holdup ./server --threads 8").contains(&run("./server")));
         assert!(refused("holdup sleep 1").contains(&run("sleep")));

@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn temporary_directories_are_told_by_their_names() {
+    fn temporary_directories_are_recognized_by_name() {
         let names = [
             "holdup-1-0",
             "holdup-4711-12",

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn no_question_waits_behind_connections_that_say_nothing() {
+    fn silent_connections_do_not_delay_requests() {
         let address = start();
         let silent: Vec<TcpStream> =
             (0..12).map(|_| TcpStream::connect(address).expect("it listens")).collect();
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sends_a_byte_now_and_then_is_not_waited_for() {
+    fn a_slow_sender_times_out() {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
         let address = listener.local_addr().expect("an address");
         // Continues until the receiver closes the connection.
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_sent_elsewhere_is_told_where() {
+    fn a_redirect_has_its_location() {
         let moved = Response { status: MOVED, content_type: "text/plain", body: b"/token/".to_vec() };
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
         let mut reader = TcpStream::connect(listener.local_addr().expect("an address")).expect("it listens");

@@ -107,7 +107,7 @@ mod tests {
     use holdup_findings::experiment::Experiment;
 
     #[test]
-    fn the_oldest_go_and_those_in_use_and_those_of_others_stay() {
+    fn the_oldest_sets_are_removed_unless_in_use_or_foreign() {
         let scratch = std::env::temp_dir().join(format!("holdup-sets-{}", std::process::id()));
         let _ = fs::remove_dir_all(&scratch);
         fs::create_dir_all(&scratch).unwrap();

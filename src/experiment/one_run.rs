@@ -213,7 +213,7 @@ mod tests {
     use super::goes_on;
 
     #[test]
-    fn what_cannot_be_ended_is_told() {
+    fn processes_that_cannot_be_killed_are_reported() {
         assert_eq!(goes_on(&[]), "");
         assert_eq!(goes_on(&[7]), ", and cannot be ended: process 7 goes on");
         assert_eq!(goes_on(&[7, 9]), ", and cannot be ended: processes 7, 9 go on");

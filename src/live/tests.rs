@@ -42,7 +42,7 @@ fn intervals(seed: u64, mut check: impl FnMut(Moment, recording::Manifest, Cut<M
 }
 
 #[test]
-fn an_interval_says_what_its_recording_says() {
+fn an_interval_equals_its_recording() {
     for seed in 0..6 {
         let mut number = 0;
         intervals(seed, |moment, mut manifest, cut| {

@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_others_load_stays_and_the_folder_goes() {
+    fn other_preloads_stay_and_the_folder_is_removed() {
         let sampler = Sampler::prepare(4096, &["/proc/self/exe".into()]).expect("a place");
         if sampler.library().is_none() {
             return println!("skipped: {}", sampler.missing());

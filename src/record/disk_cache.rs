@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn where_others_may_write_is_not_ours() {
+    fn directories_writable_by_other_users_are_rejected() {
         let place = cache("others").directory;
         fs::create_dir_all(&place).unwrap();
         assert!(is_ours(&place) && is_ours(&place.join("not/there/yet")));

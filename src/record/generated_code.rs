@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn where_code_changes_all_the_time_nothing_is_told() {
+    fn constantly_changing_code_is_not_kept() {
         let (mut pages, kept) = (Pages::new(), CodeKept::default());
         let start = pages.start();
         for turn in 0..2 * VERSIONS_MAX as u64 {

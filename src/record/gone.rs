@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_missing_twice_is_gone() {
+    fn a_process_missing_twice_has_exited() {
         let (mut gone, mut processes) = (Gone::default(), BTreeSet::from([1, 2, 3]));
         gone.look(&mut processes, |pid| pid == 1);
         assert_eq!(processes, BTreeSet::from([1, 2, 3]));

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_kernel_counts_itself_is_there_and_none_says_nothing() {
+    fn software_counters_are_available_and_none_adds_no_source() {
         let counting = Counting::asked(&["none".to_owned()]);
         assert!(counting.counters.is_empty() && counting.source("").is_none());
         let counting = Counting::asked(&["page-faults".to_owned()]);
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_nobody_knows_and_lists_that_make_no_sense_are_refused() {
+    fn unknown_counters_and_invalid_lists_are_refused() {
         assert!(parse("no-such-counter").unwrap_err().contains("cycles, instructions"));
         let of = |names: &[&str]| check(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
         assert!(of(&["cycles", "instructions"]).is_ok() && of(&["auto", "cycles"]).is_err());

@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_limited_is_told_and_nothing_else() {
+    fn only_existing_limits_are_reported() {
         let told = looked(&mut GroupLimits::default(), &BTreeSet::from([7, 9]));
         let of_seven = [(7, CountKind::MemoryLimit, 4096), (7, CountKind::CpuLimit, 500)];
         assert_eq!(told, [&of_seven[..], &[(9, CountKind::MemoryLimit, 1 << 20)]].concat());

@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_into_the_way_meanwhile_stays_and_so_does_the_recording() {
+    fn files_created_during_the_recording_and_the_recording_are_kept() {
         let scratch = scratch("meanwhile");
         let path = scratch.join("a.holdup");
         fs::create_dir_all(&scratch).unwrap();

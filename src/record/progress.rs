@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_phase_that_takes_long_is_told_while_it_goes_on() {
+    fn a_long_phase_is_reported_while_it_runs() {
         let (tell, told) = channel();
         let phase = Phase::start(Duration::ZERO, move || tell.send(()).unwrap());
         assert_eq!(told.recv(), Ok(()));
@@ -86,14 +86,14 @@ mod tests {
     }
 
     #[test]
-    fn only_a_late_beginning_is_told() {
+    fn only_a_late_start_is_reported() {
         assert_eq!(began_late(Duration::from_millis(1_900)), None);
         let line = began_late(Duration::from_millis(4_260));
         assert_eq!(line.as_deref(), Some("recording began after 4.3 s of preparation"));
     }
 
     #[test]
-    fn nothing_is_told_unless_it_is_wanted() {
+    fn progress_is_printed_only_on_request() {
         assert!(Progress::new(false).phase("").is_none());
         assert!(Progress::new(true).phase("").is_some());
     }

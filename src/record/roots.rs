@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_sees_our_files_is_not_kept() {
+    fn processes_with_our_root_are_not_kept() {
         let mut roots = Roots::default();
         roots.note(std::process::id());
         assert!(roots.of(std::process::id()).is_none() && roots.open.is_empty());

@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_stays_when_its_code_is_gone() {
+    fn a_name_outlives_its_code() {
         let kept = NamesKept::default();
         let code = NamedCode { addresses: 10..20, ..NamedCode::default() };
         assert!(kept.is_wanted((1, 15)));

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_gone_reads_as_zeros() {
+    fn truncated_parts_of_a_mapping_read_as_zeros() {
         read_as_zeros();
         let path = std::env::temp_dir().join(format!("holdup-shrunk-{}", std::process::id()));
         std::fs::write(&path, vec![7u8; 64 << 10]).unwrap();

@@ -448,7 +448,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_ran_before_the_probes_is_said_in_whole_milliseconds() {
+    fn time_before_the_probes_is_rounded_up_to_milliseconds() {
         let text = |ms| {
             format!("spans before the probes were attached are not recorded: at most {ms} ms of a process")
         };

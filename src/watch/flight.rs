@@ -493,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_by_max_saves_is_said() {
+    fn reaching_max_saves_is_reported() {
         let mut flying = Flying::new("enough", (1, Path::new("w.holdup")), Box::new(|_| Ok(())));
         flying.begin();
         assert!(flying.fire());
@@ -504,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cause_that_saved_leaves_the_next_recording_to_others() {
+    fn a_cause_that_saved_has_a_growing_cooldown() {
         let mut flying = Flying::new("causes", (9, Path::new("w.holdup")), Box::new(|_| Ok(())));
         flying.flight.cooldown = Cooldown::new(std::time::Duration::from_secs(10));
         flying.begin();
@@ -562,7 +562,7 @@ mod tests {
     }
 
     #[test]
-    fn who_writes_has_no_more_privileges_than_the_recorder() {
+    fn the_writer_has_no_more_privileges_than_the_recorder() {
         // In a thread of its own: other tests keep their rights.
         let test = std::thread::spawn(|| {
             let (sender, told): (Sender<String>, _) = channel();

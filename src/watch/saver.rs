@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn that_nobody_writes_is_no_lack_of_room() {
+    fn an_exited_writer_is_not_reported_as_a_full_queue() {
         let (sender, told) = channel();
         let sender = Mutex::new(sender);
         let mut saver =

@@ -126,7 +126,7 @@ mod tests {
     use super::{npm_packages, satisfied};
 
     #[test]
-    fn expressions_are_judged_as_spdx_says() {
+    fn expressions_follow_spdx() {
         for good in [
             "MIT",
             "MIT/Apache-2.0",

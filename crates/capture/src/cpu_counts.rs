@@ -123,12 +123,12 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_tells() {
+    fn cpu_times_of_this_machine_are_read() {
         assert!(!times().is_empty());
     }
 
     #[test]
-    fn memory_that_was_read_again_is_of_files_and_others() {
+    fn refaulted_bytes_include_file_and_anonymous_pages() {
         let text = "nr_free_pages 9\nworkingset_refault_anon 2\nworkingset_refault_file 3\npgpgin 40\npgpgout x\npswpin 1\n";
         let of = |what, bytes| (CpuId::NONE, what, bytes);
         let told = [of(CountKind::RefaultBytes, 5 * 4096), of(CountKind::DiskReadBytes, 40 * 1024)];

@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sleep_beside_a_program_ends_with_it() {
+    fn sleep_ends_when_the_program_exits() {
         let words = ["sh", "-c", "exit 5"].map(OsString::from);
         let mut child = hold(&words).unwrap().release().unwrap();
         while child.try_wait().is_none() {
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_run_says_why() {
+    fn commands_that_cannot_run_give_the_error() {
         let kind = |words: &[&str]| match run(words) {
             Err(CaptureError::Command { error, .. }) => error.kind(),
             other => panic!("{other:?}"),

@@ -378,7 +378,7 @@ zzz-yyy r-xp 0 0 0 x
     }
 
     #[test]
-    fn the_feed_tells_of_a_child_and_of_nobody_else() {
+    fn the_feed_reports_only_the_childs_mappings() {
         let mut feed = match MappingFeed::open(&crate::host::online_cpus()) {
             Ok(feed) => feed,
             Err(error) => return println!("skipped: perf events of the whole machine: {error}"),

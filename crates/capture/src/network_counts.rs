@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_tells_again_and_again() {
+    fn network_counters_are_read_repeatedly() {
         let mut counts = NetworkCounts::of(Some(std::process::id()));
         assert_eq!(counts.look().len(), COLUMNS.len());
         assert_eq!(counts.look().len(), COLUMNS.len());

@@ -238,7 +238,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_says_what_to_lend_says_the_same() {
+    fn all_files_list_the_same_capabilities() {
         let top = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
         let text = |file: &str| std::fs::read_to_string(format!("{top}/{file}")).unwrap();
         for file in ["README.md", "docs/install.md", "packaging/debian/postinst", "dev"] {
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn who_ran_before_others_goes_back_to_how_it_was_started() {
+    fn raised_priority_is_restored_to_the_original_nice() {
         let ran = std::thread::spawn(|| {
             set_nice(7);
             let own = OwnNice(OnceLock::new());

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_ring_is_told_from_who_is_gone() {
+    fn a_process_without_a_ring_differs_from_an_exited_one() {
         assert!(mapped(std::process::id()).unwrap().is_none());
         assert!(mapped(u32::MAX).is_err());
     }
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_switched_them_on_is_left_alone() {
+    fn existing_runtime_events_settings_are_kept() {
         assert!(with(&[(START, "1"), (DIRECTORY, "/no/such/place")]).is_empty());
         assert_eq!(with(&[(DIRECTORY, "/")]), ["OCAML_RUNTIME_EVENTS_START=1", "OCAMLRUNPARAM=e=18"]);
     }
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_gone_when_it_is_dropped() {
+    fn a_dropped_ring_directory_is_removed() {
         let directory = RingDirectory::make().unwrap();
         let path = directory.path().to_owned();
         fs::write(path.join("12.events"), "x").unwrap();

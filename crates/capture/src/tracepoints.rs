@@ -141,7 +141,7 @@ mod tests {
 
     /// As far as this kernel allows it: a matching call is reported, another is filtered.
     #[test]
-    fn who_passes_is_told_and_who_does_not_fit_is_not() {
+    fn matching_passes_are_reported_and_filtered_ones_are_not() {
         let cpus = crate::host::online_cpus();
         let open = |filter: &str| Tracepoint::open("syscalls", "sys_enter_getpriority", filter, &cpus);
         let (mut all, mut none) = match (open(""), open("which == 77")) {

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_hold_is_told() {
+    fn taken_debug_registers_are_reported() {
         let words = Box::new([0u64; 8]);
         let at = |k: u64| (words.as_ptr().addr() as u64 + 8 * k, 8);
         let Some(first) = try_open(at(0), 1) else { return };
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_are_gone_are_an_error() {
+    fn a_watchpoint_on_an_exited_thread_is_an_error() {
         assert!(Watchpoint::open(u32::MAX, (64, 8), (Stops::All, 1)).is_err());
         assert!(Watchpoint::open(0x3fff_fffe, (64, 8), (Stops::All, 1)).is_err());
         assert!(!is_traced(0x3fff_fffe));

@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn cpus_are_added_and_only_what_is_new_is_told() {
+    fn sums_of_cpus_are_added_and_only_increases_are_emitted() {
         let mut decoder = CallDecoder::default();
         decoder.take(CallMap::Sums, &key(3, 1, 40), &[sums(10, 4), sums(5, 0)]);
         let first = told(&mut decoder).remove(0);

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_symbol_and_an_unwind_entry_say_the_same_of_our_own_code() {
+    fn symbols_and_unwind_entries_agree_on_our_own_code() {
         let bytes = own();
         let code = Code::parse(&bytes, &[]).unwrap();
         let offset = offset_of_this(&code);

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_tells_what_is_new_and_a_new_bearer_of_its_tid_begins_anew() {
+    fn increases_are_emitted_and_a_reused_tid_starts_at_zero() {
         let mut counts = Counts::default();
         assert_eq!(
             told(|sink| counts.thread(&thread(10, 1, 7, false), sink)),

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_has_a_lane_and_what_did_not_count_is_not_told() {
+    fn each_thread_has_a_lane_and_unavailable_counters_are_omitted() {
         let mut hardware = Hardware::default();
         hardware.know(&["cycles", "instructions"]);
         let mut told = Vec::new();

@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_binary_is_said() {
+    fn a_file_that_is_no_binary_is_an_error() {
         assert!(function(b"#!/bin/sh\n", "main").unwrap_err().contains("no 64-bit ELF"));
         assert!(usdt(b"", "a", "b").unwrap_err().contains("no 64-bit ELF"));
     }

@@ -22,7 +22,7 @@ fn a_method_of_version_17_has_its_name_and_line() {
 }
 
 #[test]
-fn what_version_25_compiled_into_a_method_is_told_from_the_inside_out() {
+fn inlined_calls_of_jdk_25_are_listed_innermost_first() {
     let expected = [
         call("Sharing.add", "Sharing.java", 39),
         call("Sharing.lambda$main$1", "Sharing.java", 65),

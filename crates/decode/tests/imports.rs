@@ -60,7 +60,7 @@ fn running_us(trace: &Trace) -> Vec<(u32, u64)> {
 }
 
 #[test]
-fn each_fixture_is_told_from_its_content() {
+fn the_importer_of_each_fixture_is_detected_by_content() {
     for name in ALL {
         let expected = if name.ends_with(".perf") { "perf-data" } else { "perf-script" };
         assert_eq!(readers::detect(&fixture(name)).unwrap().info().name, expected, "{name}");
@@ -180,7 +180,7 @@ fn folded_stacks_keep_their_shares() {
 }
 
 #[test]
-fn what_is_not_read_is_said() {
+fn unsupported_files_are_errors() {
     let mut pipe = b"PERFILE2".to_vec();
     pipe.extend(16u64.to_le_bytes());
     assert!(matches!(read(&pipe, ""), Err(ReadError::Unsupported { .. })));

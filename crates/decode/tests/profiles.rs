@@ -100,7 +100,7 @@ fn bytes(row: &AllocationRow) -> f64 {
 }
 
 #[test]
-fn each_is_told_from_its_content() {
+fn the_format_of_each_profile_is_detected_by_content() {
     for (name, reader) in ALL {
         assert_eq!(readers::detect(&fixture(name)).unwrap().info().name, *reader, "{name}");
     }
@@ -202,7 +202,7 @@ fn chunks_of_a_flight_recording_are_one_course() {
 }
 
 #[test]
-fn cut_files_say_so_or_are_errors() {
+fn truncated_files_give_a_loss_or_an_error() {
     for (name, _) in ALL {
         let bytes = fixture(name);
         for cut in (0..bytes.len()).step_by(if cfg!(debug_assertions) { 13 } else { 1 }) {
@@ -253,7 +253,7 @@ fn largest_of_hp(text: &str) -> BTreeMap<String, u64> {
 }
 
 #[test]
-fn what_lived_at_the_largest_census_is_what_ghc_wrote_beside_it() {
+fn live_bytes_at_the_largest_census_match_ghcs_hp_file() {
     let profile = Profile::of("../runtimes/ghc902-census.eventlog");
     let mut told: BTreeMap<String, u64> = BTreeMap::new();
     for row in &profile.allocations {

@@ -36,14 +36,14 @@ fn marks(events: &[Event]) -> Vec<(u64, String)> {
 }
 
 #[test]
-fn each_report_is_told_from_its_content() {
+fn the_format_of_each_race_report_is_detected_by_content() {
     for (name, format) in ALL {
         assert_eq!(readers::detect(&fixture(name)).unwrap().info().name, format, "{name}");
     }
 }
 
 #[test]
-fn both_accesses_and_the_memory_are_told() {
+fn both_accesses_and_the_memory_are_emitted() {
     let (events, facts) = read(&fixture("tsan.txt")).unwrap();
     let said = marks(&events);
     assert_eq!((facts.sources[0].events, said.len()), (2, 2));

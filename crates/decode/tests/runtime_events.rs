@@ -65,7 +65,7 @@ fn spans(trace: &Trace, name: &str) -> BTreeMap<u32, (usize, u64)> {
 }
 
 #[test]
-fn spans_are_those_that_the_program_told() {
+fn spans_match_an_independent_decoder() {
     let (trace, facts) = import(&fixture("alloc2-d4-e14"));
     // What a decoder written apart from this one finds in the same file.
     let sums = |name| -> Vec<(usize, u64)> {
@@ -97,7 +97,7 @@ fn spans_are_those_that_the_program_told() {
 }
 
 #[test]
-fn a_wrapped_ring_says_that_its_beginning_is_gone() {
+fn a_wrapped_ring_reports_its_lost_start() {
     let (trace, facts) = import(&fixture("wrapped-d4-e8"));
     assert_eq!(trace.losses.len(), 2);
     assert!(trace.losses.iter().all(|loss| loss.reason == "ring-full" && loss.end <= trace.end()));

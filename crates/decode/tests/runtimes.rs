@@ -92,7 +92,7 @@ fn numbers(text: &str) -> Vec<f64> {
 }
 
 #[test]
-fn each_fixture_is_told_from_its_content() {
+fn the_importer_of_each_fixture_is_detected_by_content() {
     for (name, reader) in ALL {
         assert_eq!(readers::detect(&fixture(name)).unwrap().info().name, *reader, "{name}");
         let trace = of_fixture(name);
@@ -158,7 +158,7 @@ fn hotspot_safepoints_are_those_of_its_sums() {
 }
 
 #[test]
-fn v8_tells_the_same_in_its_trace_and_in_its_lines() {
+fn v8_trace_and_log_lines_agree() {
     let (events, lines) = (of_fixture("node20-events.json.gz"), of_fixture("node20-trace-gc.txt"));
     let young = |trace: &Trace, name| spans(trace, name).count();
     assert_eq!(young(&events, "MinorGC"), young(&lines, "Scavenge"));
@@ -197,7 +197,7 @@ fn microstates_are_those_of_erlang() {
 }
 
 #[test]
-fn cut_files_say_so_or_are_errors() {
+fn truncated_files_give_a_loss_or_an_error() {
     for (name, _) in ALL {
         let bytes = fixture(name);
         for cut in (0..bytes.len()).step_by(bytes.len() / 40 + 1) {

@@ -134,7 +134,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_address_may_say_anything(
+        fn any_address_text_survives_parsing(
             address in "(.| → | ← |, other end socket:\\[|\\]){1,12}",
             other_end in 1..u64::MAX,
             is_accepted: bool,

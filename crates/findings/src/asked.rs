@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn why_no_call_was_counted_is_what_the_sources_say() {
+    fn the_reason_for_uncounted_calls_comes_from_the_sources() {
         let source = |name: &str, events: u64, missing: &str| {
             vec![SourceState { name: name.into(), active: true, missing: missing.into(), events, lost: 0 }]
         };

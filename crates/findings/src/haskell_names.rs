@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn symbols_are_read_and_others_are_not() {
+    fn haskell_symbols_are_decoded_and_foreign_ones_are_not() {
         let of = |symbol: &str| read(symbol).map(|name| (name.is_librarys, name.plain));
         let insert = "containerszm0zi6zi4zi1_DataziIntMapziStrictziInternal_zdwinsertWithKey_info";
         assert_eq!(of(insert), Some((true, "Data.IntMap.Strict.Internal.$winsertWithKey".to_owned())));

@@ -339,7 +339,7 @@ mod tests {
 
     /// A lock is known by its whole name, and by whose threads wait for it.
     #[test]
-    fn what_is_told_of_a_lock_is_told_of_no_other_whose_name_begins_so() {
+    fn findings_of_locks_with_a_common_name_prefix_are_not_merged() {
         let mut trace = Trace::default();
         let mut rows = Vec::new();
         for thread in 0..2 {

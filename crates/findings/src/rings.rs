@@ -38,7 +38,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_told_with_what_they_do() {
+    fn io_uring_requests_are_listed_by_operation() {
         let read = CallUse {
             name: "read",
             count: 1_500,

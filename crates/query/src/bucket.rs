@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn objects_are_told_apart_by_their_names() {
+    fn objects_are_distinguished_by_their_names() {
         let bucket = Bucket::open("s3://fleet/of/mine/").unwrap();
         let parts = ["web-1", "2026-11-22", "server-1"].map(str::to_owned);
         assert_eq!(bucket.place(&parts), "s3://fleet/of/mine/host=web-1/date=2026-11-22/run=server-1");

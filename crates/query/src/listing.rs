@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn raw_tables_are_told_with_every_column() {
+    fn raw_tables_are_listed_with_every_column() {
         for table in holdup_events::recording::TABLES {
             let told = of_raw(table.name);
             let names: Vec<&str> = told.columns.iter().map(|column| column.name.as_str()).collect();
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn every_view_says_what_each_column_is() {
+    fn every_view_describes_its_columns() {
         let all = tables();
         let names: std::collections::BTreeSet<&str> = all.iter().map(|table| table.name.as_str()).collect();
         assert_eq!(names.len(), all.len(), "names are taken once");

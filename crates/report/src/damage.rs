@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_told_from_lost_events() {
+    fn damage_is_distinguished_from_lost_events() {
         let losses = vec![
             loss("slices", CONTRADICTORY),
             loss("sched", "ring-full"),

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_told_twice_counts_once() {
+    fn a_loss_reported_twice_counts_once() {
         let mut trace =
             Trace { losses: vec![row("sched", 3), row("sched", 4), row("late", 0)], ..Trace::default() };
         trace.manifest.sources =

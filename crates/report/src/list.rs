@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_whole_and_their_folder_is_said_once() {
+    fn names_are_complete_and_their_folder_is_printed_once() {
         let long = "a-program-with-quite-a-long-name-20261121-043000.holdup";
         let row = |path: String| Row { path, command: "word ".repeat(40), ..Row::default() };
         let rows = ["b.holdup", long].map(|name| row(format!("/state/of/a/user/holdup/{name}")));

@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_say_the_unit() {
+    fn units_come_from_column_names() {
         assert_eq!(whole("duration_ns", 1_500_000), "1.50 ms");
         assert_eq!(whole("sum(slices.duration_ns)", -1_500_000), "-1.50 ms");
         assert_eq!(whole("start_ns", 1_500_000), "1500000", "a moment is no length of time");
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_cut_where_nobody_looks() {
+    fn output_that_is_no_terminal_is_not_truncated() {
         let headings = [("name".to_owned(), false), ("count".to_owned(), true)];
         let rows = [vec!["x".repeat(200), "7".to_owned()], vec!["a\nb".to_owned(), "12".to_owned()]];
         let style = Style { colour: false, width: 80, ..Style::default() };

@@ -216,7 +216,7 @@ fn allocation_is_the_running_time_in_allocators() {
 }
 
 #[test]
-fn what_a_runtime_tells_is_merged_until_it_can_be_told_apart() {
+fn runtime_spans_are_merged_until_they_are_wide_enough() {
     let viewer = told();
     let whole = ask(&viewer, "spans?level=0&tile=0&threads=0,1");
     assert_eq!(whole["lanes"][0]["depth"], serde_json::json!([0, 1]), "{whole}");
@@ -431,7 +431,7 @@ fn a_file_with_room_is_complete() {
 }
 
 #[test]
-fn names_of_strangers_end_nothing() {
+fn hostile_names_are_escaped() {
     let mut trace = crowd(3);
     trace.manifest.command = vec![HOSTILE.into()];
     let viewer = viewer(trace);
@@ -444,7 +444,7 @@ fn names_of_strangers_end_nothing() {
 }
 
 #[test]
-fn while_it_is_opened_it_says_how_far_that_is() {
+fn the_progress_of_opening_is_reported() {
     let opening = Opening::new(7, None);
     assert_eq!(opening.answer("summary", ""), Err(Refusal::Later(Stage::Reading)));
     opening.has_read();
@@ -491,7 +491,7 @@ fn first_look_of(trace: &Trace) -> Value {
 }
 
 #[test]
-fn a_first_look_tells_what_the_whole_trace_tells() {
+fn the_first_look_agrees_with_the_whole_trace() {
     let trace = trace_of_lanes(BUSY).1;
     let (look, viewer) = (first_look_of(&trace), busy());
     let summary = ask(&viewer, "summary");
@@ -527,7 +527,7 @@ fn a_first_look_tells_what_the_whole_trace_tells() {
 }
 
 #[test]
-fn a_first_look_tells_what_was_lost() {
+fn the_first_look_reports_losses() {
     let trace = trace_of_lanes(&format!("@loss 3..5 17\n{BUSY}")).1;
     let look = first_look_of(&trace);
     assert_eq!(look["summary"]["loss"]["events"], 17);
@@ -544,7 +544,7 @@ fn a_first_look_at_thousands_fills_a_screen_and_no_more() {
 }
 
 #[test]
-fn a_first_look_is_told_until_there_is_more() {
+fn the_first_look_is_served_until_the_trace_is_ready() {
     let opening = Opening::new(7, None);
     assert_eq!(opening.answer("first-look", ""), Err(Refusal::Later(Stage::Reading)));
     opening.show_first(Some("{}".to_owned()));
@@ -557,7 +557,7 @@ fn a_first_look_is_told_until_there_is_more() {
 }
 
 #[test]
-fn a_flame_graph_tells_what_changed_since_the_other_recording() {
+fn a_flame_graph_shows_changes_since_the_other_recording() {
     let picture = |work: &str| trace_of_lanes(&format!("@samples A 0..4 user main;{work}\nA  00000000\n")).1;
     let (old, new) =
         (picture("sort\n@samples A 4..8 user main;hash"), picture("sort\n@samples A 4..8 user main;copy"));

@@ -243,7 +243,7 @@ fn step_through_lent(mut place: Place) {
 }
 
 #[test]
-fn code_on_a_lent_frame_has_the_callers_of_who_lent_it() {
+fn code_on_a_lent_frame_has_the_lenders_callers() {
     if let Some(place) = Place::stop_in(LENDER.as_deref(), "", |_| {}) {
         step_through_lent(place);
     }
@@ -251,7 +251,7 @@ fn code_on_a_lent_frame_has_the_callers_of_who_lent_it() {
 
 /// As GHC's shared libraries do on the frame of the runtime's.
 #[test]
-fn the_code_may_be_in_another_binary_than_who_lends_the_frame() {
+fn the_code_may_be_in_another_binary_than_the_lender() {
     let Some(mut place) = Place::stop_in(LENDER.as_deref(), "", |_| {}) else { return };
     let mut rows = place.mappings.iter_mut().flat_map(|mapping| &mut mapping.rows);
     let mut lent = None;

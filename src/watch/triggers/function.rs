@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_are_told_apart_to_a_sixteenth() {
+    fn lengths_have_a_resolution_of_a_sixteenth() {
         let all: Vec<usize> = [0, 1, 2, 15, 16, 17, 31, 32, 34, 1 << 40, u64::MAX]
             .map(|ns| Lengths::bucket(Duration(ns)))
             .into();

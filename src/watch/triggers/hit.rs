@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_asked_is_said() {
+    fn invalid_hit_triggers_are_explained() {
         let error = |text: &str| parse(text).err().unwrap_or_default();
         assert!(error("function:f(count > 1)").contains("'count' is no argument"));
         assert!(error("function:f(arg9 == 1)").contains("arg0 to arg5"));

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn who_writes_much_is_read_a_part_at_a_time() {
+    fn many_lines_are_read_in_parts() {
         let text: String = (0..150).map(|number| format!("{number}\n")).collect();
         let peers = vec![Peer::new(std::io::Cursor::new(text))];
         let mut trigger = Line { path: PathBuf::new(), listener: None, peers, made: false };

@@ -199,7 +199,7 @@ mod tests {
     use holdup_findings::descriptors::Descriptors;
 
     #[test]
-    fn what_is_no_trigger_says_what_is() {
+    fn an_unknown_trigger_lists_the_valid_ones() {
         let error = |text| Armed::parse(text).err().map(|error| error.to_string()).unwrap_or_default();
         assert!(
             error("pauses").contains("there are pause, function, hit, signal, line, cpu, output"),

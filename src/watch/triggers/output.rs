@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn who_writes_to_nobody_hears_of_it() {
+    fn a_writer_without_a_reader_gets_sigpipe() {
         let (reader, to) = std::io::pipe().unwrap();
         drop(reader);
         let (mut writer, pipe) = piped(OwnedFd::from(to).into());
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_does_not_wait_for_who_goes_on_writing() {
+    fn the_end_does_not_wait_for_endless_output() {
         let (mut writer, mut pipe) = piped(File::open("/dev/null").unwrap());
         // The output goes back into the pipe, so the pipe is never empty.
         pipe.to = writer.try_clone().unwrap();

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_wrong_says_how_it_is_written() {
+    fn syntax_errors_show_the_correct_syntax() {
         let error = |text| parse(text).and_then(Result::err).unwrap_or_default();
         assert!(error("syscall:").contains("hit:syscall:NAME"));
         assert!(error("tracepoint:block").contains("CATEGORY:NAME"));

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn who_runs_programs_speaks_without_panics() {
+    fn commands_print_without_panics() {
         let text =
             "fn a() {\n    eprintln!(x);\n}\n#[cfg(test)]\nmod tests {\n    fn a() { println!(x); }\n}\n";
         assert_eq!(check(&Tree::of_texts(&[("src/commands/run.rs", text)])).len(), 1);

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_rustfmt_says_becomes_places() {
+    fn rustfmt_output_becomes_places() {
         let said = "Diff in /x/src/a.rs:7:\n-a\n+b\nDiff in /x/src/a.rs:7:\nDiff in /x/b.rs:12:\n";
         let found: Vec<_> = complaints_of(said, "/x/").into_iter().map(|one| (one.path, one.line)).collect();
         assert_eq!(found, [("b.rs".to_owned(), 12), ("src/a.rs".to_owned(), 7)]);

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_told_from_their_ends() {
+    fn words_are_matched_whole() {
         assert!(mentions("    todo!()", "todo!("));
         assert!(!mentions("    my_todo!()", "todo!("));
     }

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_nobody_declares_is_found() {
+    fn an_undeclared_file_is_found() {
         let tree = Tree::of_texts(&[
             ("src/lib.rs", "mod a;\nmod rules;\n// mod lost;"),
             ("src/a/mod.rs", "mod b;\n#[path = \"b_tests.rs\"]\nmod tests;"),

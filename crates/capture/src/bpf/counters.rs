@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_told_with_a_remedy() {
+    fn missing_counters_are_reported_with_a_remedy() {
         let cycles = Counter::named("cycles").unwrap();
         let of = |error| cycles.reason(&io::Error::from_raw_os_error(error));
         assert!(of(libc::ENOENT).contains("virtual machines"));

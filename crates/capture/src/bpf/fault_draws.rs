@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_window_is_told_as_the_kernel_program_reads_it() {
+    fn window_bytes_match_the_kernel_programs_layout() {
         let bytes = FaultWindow { end_ns: 7, weight: 16.5, every: 5 }.bytes(3);
         assert_eq!(bytes[..8], 7u64.to_ne_bytes());
         assert_eq!(bytes[8..16], (16 * 256 + 128u64).to_ne_bytes());

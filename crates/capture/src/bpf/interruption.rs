@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn interruptions_are_told_from_steps_and_rare_long_ones_do_not_count() {
+    fn interruptions_are_measured_from_steps_without_rare_long_ones() {
         let mut steps = vec![30; 100_000];
         steps.extend([2_030; 90]);
         steps.extend([1_000_000, 4_000_000]);

@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn timers_are_known_once_each_cpu_that_is_online_has_told() {
+    fn timers_are_known_once_every_online_cpu_has_reported() {
         let ring = ring(3, 64);
         let tell = |cpu| ring.word(cpu, TIMERS_AT).store(1 << 63, Ordering::Relaxed);
         tell(0);

@@ -380,7 +380,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kernels_whose_links_follow_the_first_thread_alone_get_single_probes() {
+    fn kernels_with_links_for_the_first_thread_only_get_single_probes() {
         for release in ["6.6.0", "6.6.32-generic", "6.7.12+bpo-amd64", "6.8.0-45-generic", "6.9.3-arch1-1"] {
             assert!(misses_threads(release), "{release}");
         }

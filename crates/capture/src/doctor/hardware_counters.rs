@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_and_what_is_not_are_told_by_name() {
+    fn available_and_missing_counters_are_named() {
         let (state, what, remedy) = judge(&[
             ("cycles", Ok(9)),
             ("instructions", Ok(7)),
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_without_any_says_so() {
+    fn a_machine_without_counters_is_reported() {
         let (state, what, _) =
             judge(&[("cycles", errno(libc::ENOENT)), ("instructions", errno(libc::EOPNOTSUPP))]);
         assert_eq!(state, State::Degraded);
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn cycles_missing_is_degraded_though_others_count() {
+    fn missing_cycles_are_degraded_although_other_counters_work() {
         assert_eq!(judge(&[("cycles", errno(libc::ENOENT)), ("instructions", Ok(7))]).0, State::Degraded);
     }
 

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_child_that_has_ended_is_over_before_anybody_waits_for_it() {
+    fn an_exited_child_is_over_before_it_is_reaped() {
         let mut child =
             std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
         let life = Life::of(child.id()).expect("Linux 5.3 has pidfd_open");
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_has_to_tell_ends_a_sleep() {
+    fn a_readable_descriptor_ends_a_sleep() {
         let (mut told, mut teller) = std::io::pipe().unwrap();
         let life = Life::of(std::process::id());
         teller.write_all(b"x").unwrap();

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_says_whose_and_what_mends_it() {
+    fn the_owner_and_the_remedy_are_named() {
         let text = explain(7, Some(0), 1000);
         assert!(text.starts_with("process 7 is user 0's and you are user 1000: permission denied"), "{text}");
         assert!(text.ends_with("(`sudo holdup attach 7` sees them)"), "{text}");

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_moves_one_way_is_told_once_it_is_sure() {
+    fn a_monotonic_register_is_a_counter_after_enough_samples() {
         let up = told(20, |n, registers| registers[3] = n * n);
         assert_eq!(up[..7], [Counter::default(); 7], "it may be chance");
         assert_eq!(up[7], Counter { register: 4, value: 49 });
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn the_finer_one_is_taken_and_a_loop_may_begin_anew() {
+    fn the_finer_counter_is_used_and_loops_may_restart() {
         // One register changes with each eighth sample. The other always changes, and restarts after fifty
         // samples.
         let both = told(200, |n, registers| (registers[3], registers[5]) = (n / 8, n % 50));
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn places_and_threads_are_told_apart_and_memory_is_bounded() {
+    fn counters_are_kept_per_place_and_thread_in_bounded_memory() {
         let mut counters = Counters::default();
         let registers: Registers = [7; 16];
         for place in 0..3 * PLACES_MAX as u64 {

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_is_gone_is_forgotten() {
+    fn an_exited_process_is_forgotten() {
         let mut suspects = Suspects::default();
         for tid in [1, 2].repeat(10) {
             touch(&mut suspects, tid, 0x1000, AccessKind::Atomic);

@@ -56,7 +56,7 @@ fn reading_and_writing_in_one_is_atomic_only_if_locked() {
 }
 
 #[test]
-fn what_cannot_be_known_is_not_told() {
+fn unknown_addresses_give_no_access() {
     // mov (%rsi),%rsi: the address is overwritten. mov %fs:0x28,%rax: thread-local. lea 8(%rdi),%rax: no
     // memory access.
     assert_eq!(touched(&[0x48, 0x8b, 0x36], &[(RSI, 0x7000)]), None);
@@ -69,7 +69,7 @@ fn what_cannot_be_known_is_not_told() {
 }
 
 #[test]
-fn a_repeated_string_instruction_tells_where_it_is() {
+fn a_repeated_string_instruction_gives_its_current_address() {
     // rep movsq
     let copy = decode(&[0xf3, 0x48, 0xa5], 0x1000);
     let mut registers: Registers = [0; 16];
@@ -157,7 +157,7 @@ fn a_fence_is_the_time_of_the_store_before_it() {
 }
 
 #[test]
-fn hostile_code_tells_nothing() {
+fn hostile_code_is_decoded_without_panic() {
     let bytes: Vec<u8> = (0..9000u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
     for length in [0, 1, 63, 64, 65, 300, 9000] {
         let code = GeneratedCode { start: u64::MAX - 500, bytes: bytes[..length].to_vec() };
@@ -168,7 +168,7 @@ fn hostile_code_tells_nothing() {
 }
 
 #[test]
-fn memory_that_no_file_holds_is_told_by_its_name() {
+fn memory_without_a_file_is_detected_by_name() {
     let is = |path: &str| is_generated(&Mapping { path: path.to_owned(), ..Mapping::default() });
     assert!(is("") && is("//anon") && is("[anon:v8]") && is("/memfd:doublemapper") && is("/dev/zero"));
     assert!(!is("/usr/lib/libc.so.6") && !is("[vdso]"));
@@ -220,7 +220,7 @@ fn samples_in_code_that_is_not_known_are_counted() {
 }
 
 #[test]
-fn hostile_files_tell_nothing() {
+fn hostile_files_are_read_without_panic() {
     assert!(Program::new(Arc::new(vec![0x7f; 100])).is_none());
     let bytes = std::fs::read("/proc/self/exe").unwrap();
     for length in (0..bytes.len()).step_by(bytes.len() / 30) {

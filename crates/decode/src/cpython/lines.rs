@@ -95,7 +95,7 @@ mod tests {
     /// As Python 3.9, 3.10, 3.11 and 3.13 compile, and their module `dis` reads it:
     /// `def f(a):`, `b = a + 1`, `if b:`, `b = [`, `a,`, `b]`, `return g(b)`, a line each.
     #[test]
-    fn tables_of_three_kinds_say_the_lines_that_python_says() {
+    fn line_tables_of_three_kinds_match_pythons_dis() {
         const LINES: [u32; 6] = [2, 3, 5, 6, 4, 7];
         let at = |kind, table: &[u8], bytes: [u32; 6]| bytes.map(|byte| line(kind, table, 1, byte / 2));
         let starts = [0, 8, 12, 14, 16, 20];
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_that_is_cut_short_says_nothing_and_no_number_is_too_large() {
+    fn truncated_line_tables_give_no_line_and_large_numbers_are_safe() {
         assert_eq!(line(Kind::Locations, &[0x80 | 13 << 3], 10, 0), None);
         assert_eq!(
             line(Kind::Locations, &[0xe8, 127, 127, 127, 127, 127, 127, 127, 127, 127, 127, 127], 10, 0),

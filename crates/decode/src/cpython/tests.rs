@@ -118,7 +118,7 @@ fn texts_that_make_no_sense_name_nothing() {
 }
 
 #[test]
-fn versions_are_told_by_the_runtime_or_by_the_files_name() {
+fn versions_come_from_the_runtime_or_the_file_name() {
     let mut memory = memory_of_11();
     let read = |memory: &Bytes, named| Layout::read(memory, &symbols_with(Some(0x500)), 0, named).map(|_| ());
     assert_eq!(read(&memory, Some(8)), Ok(()));

@@ -273,7 +273,7 @@ fn a_machine_without_an_interpreter_yet_has_no_frames_of_it() {
 }
 
 #[test]
-fn a_machine_that_tells_nothing_or_too_little_has_no_names() {
+fn a_virtual_machine_without_layout_symbols_has_no_names() {
     let (made, symbols) = machine();
     assert!(Layout::read(&Made::default(), &symbols, LOADED).is_none());
     assert!(Layout::read(&made, &HashMap::new(), LOADED).is_none());
@@ -287,7 +287,7 @@ fn symbols_of_garbage() -> bool {
 
 /// Whatever is there instead: no panic, and no name without end.
 #[test]
-fn hostile_memory_tells_nothing_that_makes_no_sense() {
+fn hostile_memory_gives_no_panic_and_no_endless_name() {
     let (made, symbols) = machine();
     let layout = Layout::read(&made, &symbols, LOADED).unwrap();
     let mut state = 1u64;

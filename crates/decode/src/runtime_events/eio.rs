@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn who_began_before_anything_was_told_has_spans_alone() {
+    fn a_fiber_without_a_recorded_start_has_only_spans() {
         let events =
             [("eio.exit_span", 0, ""), ("eio.enter_span", 0, "a"), ("eio.fiber", 3, ""), (IDLE, 0, "")];
         assert_eq!(told(&mut Fibers::default(), &events), "+a -a +fiber 3 -fiber 3");
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn things_of_eio_have_numbers_and_kinds() {
+    fn eio_objects_have_numbers_and_kinds() {
         let bytes = |rest: &[u8]| [&7u64.to_le_bytes()[..], rest].concat();
         assert_eq!(value_and_text("eio.create_obj", &bytes(&[19])), (7, b"mutex".to_vec()));
         assert_eq!(value_and_text("eio.name", &bytes(b"main")), (7, b"main".to_vec()));

@@ -238,7 +238,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_end_where_their_last_one_says() {
+    fn byte_payloads_end_at_their_padding_count() {
         let payload = |bytes: &[u8]| -> Vec<u64> {
             bytes.chunks(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect()
         };

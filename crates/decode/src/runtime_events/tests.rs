@@ -185,7 +185,7 @@ fn what_cannot_be_is_a_loss_and_reading_goes_on() {
 }
 
 #[test]
-fn times_outside_of_the_recording_are_not_told() {
+fn events_outside_the_recording_are_dropped() {
     let file = Living::new();
     let mut rings = Rings::open(&file, 1, version()).unwrap();
     for at in [5, 50, 1 << 50, 60] {
@@ -203,7 +203,7 @@ fn times_outside_of_the_recording_are_not_told() {
 }
 
 #[test]
-fn what_was_told_before_the_recording_is_passed_over_and_no_loss() {
+fn events_before_the_recording_are_skipped_without_a_loss() {
     // Between looks the program writes over the oldest.
     for (count, writes_at) in [(10, None), (100, None), (100, Some((1, 3))), (100, Some((1, 60)))] {
         let mut file = Living::new();

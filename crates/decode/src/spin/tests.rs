@@ -36,7 +36,7 @@ fn a_loop_with_a_bound_still_waits() {
 /// Backtracking in a regular expression, one character at a time. The loop ends when the counter equals a
 /// value in memory.
 #[test]
-fn a_loop_that_counts_to_what_memory_says_is_work() {
+fn a_loop_with_its_bound_in_memory_is_work() {
     // `1: cmp $0,%edi; jge 3f; jmp 2f; 2: cmp (%rcx),%edi; je 3f; add $-1,%rdi; jmp 1b; 3: ret`
     let code = [
         0x83, 0xff, 0x00, 0x7d, 0x0c, 0xeb, 0x00, 0x3b, 0x39, 0x74, 0x06, 0x48, 0x83, 0xc7, 0xff, 0xeb, 0xef,
@@ -49,7 +49,7 @@ fn a_loop_that_counts_to_what_memory_says_is_work() {
 
 /// The same where each character is asked for, too, whether it may be the end: Java's regular expressions, compiled.
 #[test]
-fn a_loop_that_also_counts_to_what_memory_says_is_work() {
+fn a_loop_with_its_bound_and_end_check_in_memory_is_work() {
     // `1: cmpl $0,8(%rcx); je 3f; cmp (%rcx),%edi; jle 3f; dec %edi; jmp 1b; 3: ret`
     let code = [0x83, 0x79, 0x08, 0x00, 0x74, 0x08, 0x3b, 0x39, 0x7e, 0x04, 0xff, 0xcf, 0xeb, 0xf2, 0xc3];
     for distance in [0, 4, 6, 8, 10, 12] {

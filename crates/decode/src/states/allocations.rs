@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_is_given_again_was_freed_by_nobody_knows_whom() {
+    fn a_reused_address_was_freed_by_an_unknown_thread() {
         let mut all = Allocations::default();
         all.allocated(&allocated(1, 7, 0x10), ThreadId(1), StackId::NONE);
         all.allocated(&allocated(4, 7, 0x10), ThreadId(1), StackId::NONE);

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn who_runs_alone_tells_for_itself_and_the_rest_follows() {
+    fn lanes_are_assigned_from_threads_that_run_alone() {
         // Thread 1 always runs. Threads 2 and 3 belong to one lane and take turns.
         let owners = owners(&[(7, &[1], 2), (7, &[1, 2], 50), (8, &[1, 2], 500), (8, &[1, 3], 400)]);
         assert_eq!([1, 2, 3].map(|thread| lane_of(&owners, thread)), [Some(7), Some(8), Some(8)]);

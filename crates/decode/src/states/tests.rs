@@ -65,7 +65,7 @@ fn states(trace: &Trace, thread: u32) -> Vec<(ThreadState, u64, u64)> {
 }
 
 #[test]
-fn the_kernels_counter_says_when_a_thread_was_queued() {
+fn the_kernels_counter_gives_the_queueing_time() {
     use ThreadState::*;
     // Queued at 480 by the counter, though the waking was at 450 and the CPU came at 500.
     let trace = trace(vec![
@@ -104,7 +104,7 @@ fn a_preempting_wakeup_counts_from_the_kernels_moment() {
 }
 
 #[test]
-fn the_run_queues_own_clock_says_when_a_run_ended_whatever_interrupted_it() {
+fn the_run_queue_clock_gives_the_end_of_a_run_despite_interrupts() {
     use ThreadState::*;
     // As above, but 30 of the run went to interrupt handlers: not accounted to the thread, and no waiting either.
     let ran_by_clock = |switch: Switch, ran, exec, queue| {
@@ -173,7 +173,7 @@ fn a_new_threads_life_begins_when_the_kernel_lets_it_go() {
 }
 
 #[test]
-fn a_switch_long_after_the_preempting_wakeup_is_queueing_as_far_as_the_counter_says() {
+fn a_late_switch_after_a_preempting_wakeup_is_queueing_up_to_the_counter() {
     use ThreadState::*;
     // By its account, the thread ran until 4 ms. Its CPU went to another thread at 9 ms, and it is back at 12
     // ms. By the counter, it waited for 6 ms, so for 3 of the 5 ms before the switch. The first 2 ms were
@@ -223,7 +223,7 @@ fn the_way_out_of_idle_is_the_threads_own_as_the_kernel_counts() {
 }
 
 #[test]
-fn without_counters_the_waking_says_it() {
+fn without_counters_queueing_starts_at_the_wakeup() {
     use ThreadState::*;
     let trace = trace(vec![
         found(1, SnapshotState::Running(CpuId(0))),
@@ -371,7 +371,7 @@ fn an_arrival_that_was_hidden_follows_from_the_counters() {
 }
 
 #[test]
-fn counters_that_no_kernel_counts_to_tell_no_arrival() {
+fn impossible_counter_values_give_no_arrival() {
     let us = |us: u64| us * 1000;
     let events = vec![
         found(1, SnapshotState::Running(CpuId(0))),
@@ -406,7 +406,7 @@ fn a_hidden_arrival_may_end_a_wait_that_began_before_its_switch() {
 }
 
 #[test]
-fn a_later_look_tells_what_a_wait_is_for() {
+fn a_later_poll_gives_the_reason_of_a_wait() {
     let unknown = Outcome::Blocked(Box::new(RawWait { syscall: i32::MIN, ..RawWait::default() }));
     let seen = SnapshotState::Blocked(Box::new(RawWait { state: 1, syscall: 230, ..RawWait::default() }));
     let Event::Snapshot(look) = found(1, seen) else { unreachable!() };
@@ -491,7 +491,7 @@ fn polls_fill_the_time_between_by_the_counters() {
 }
 
 #[test]
-fn a_wait_for_a_cpu_over_many_polls_is_all_told() {
+fn a_run_queue_wait_over_many_polls_is_complete() {
     use ThreadState::*;
     let events = vec![
         poll(0, SnapshotState::Running(CpuId(0)), 0, 0),
@@ -512,7 +512,7 @@ fn a_wait_for_a_cpu_over_many_polls_is_all_told() {
 }
 
 #[test]
-fn what_changed_while_nobody_looked_is_unknown() {
+fn changes_during_missed_polls_are_unknown() {
     use ThreadState::*;
     let waits =
         |syscall| SnapshotState::Blocked(Box::new(RawWait { state: 1, syscall, ..RawWait::default() }));

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn an_evaluation_of_which_nothing_is_told_stays() {
+    fn an_evaluation_frame_without_a_python_frame_stays() {
         assert_eq!(
             ordered(&["sort", EVALUATION, EVALUATION, "main", "P"]),
             format!("sort P {EVALUATION} main")
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_to_a_function_that_is_told_is_not_told_again() {
+    fn frames_that_lead_to_a_named_function_are_dropped() {
         assert_eq!(
             ordered(&[EVALUATION, "py::f:a.py", EVALUATION, "py::g:a.py", "main", "P", "P"]),
             "P P main"
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_stack_that_was_cut_short_lacks_is_told_all_the_same() {
+    fn frames_beyond_a_truncated_stack_are_added() {
         assert_eq!(ordered(&["sort", "p", "P", "p"]), "sort p P p");
     }
 }

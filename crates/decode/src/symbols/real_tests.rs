@@ -280,7 +280,7 @@ fn parts_are_named_by_types_of_another_unit() {
 
 /// GHC's functions are preceded by a table, and some have symbols marked as data.
 #[test]
-fn code_that_says_it_is_data_is_named() {
+fn code_with_data_symbols_is_named() {
     let scratch = Scratch::new("object-code");
     let source = "asm(\".text\\n.globl entered\\n.type entered,@object\\nentered: nop\\nnop\\nret\\n.size entered, .-entered\\n\");\n\
         int table[4] = {1};\nint main(void) { return table[1]; }\n";

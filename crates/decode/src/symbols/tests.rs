@@ -175,7 +175,7 @@ fn every_missing_name_has_its_reason() {
 }
 
 #[test]
-fn inlined_calls_share_the_way_they_were_found_and_the_root_says_why_it_ends() {
+fn inlined_calls_share_their_unwind_method_and_the_root_has_the_end_reason() {
     let mut catalogue = catalogue(vec![vec![0x1100, 0x2000]]);
     let raw = catalogue.stacks[1].as_mut().unwrap();
     raw.vias = vec![FrameVia::Registers, FrameVia::SignalFrame];

@@ -54,7 +54,7 @@ fn spans_nest_whatever_the_order() {
 }
 
 #[test]
-fn numbers_of_threads_are_told_apart() {
+fn threads_with_equal_or_no_tids_get_distinct_tids() {
     let mut telling = Telling::default();
     let first = telling.person(person(8, "a")).unwrap();
     let second = telling.person(person(8, "b")).unwrap();
@@ -65,7 +65,7 @@ fn numbers_of_threads_are_told_apart() {
 }
 
 #[test]
-fn a_file_without_states_says_nothing_of_them() {
+fn a_file_without_states_gives_no_states() {
     let (events, _) = events(|telling| {
         let (a, b) = (telling.person(person(8, "a")).unwrap(), telling.person(person(9, "b")).unwrap());
         telling.begin(a, 5, SpanKind::User, "x");

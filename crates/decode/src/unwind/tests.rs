@@ -65,13 +65,13 @@ fn a_file_without_section_headers_has_the_same_table() {
 }
 
 #[test]
-fn a_binary_says_what_it_needs() {
+fn needed_libraries_are_read() {
     assert!(needed(&*own_binary()).iter().any(|name| name.starts_with("libc.so")));
     assert!(needed(&b"#!/bin/sh"[..]).is_empty());
 }
 
 #[test]
-fn what_is_no_elf_file_is_said() {
+fn a_file_that_is_not_elf_is_an_error() {
     assert_eq!(Table::compile(&b"#!/bin/sh\n"[..]), Err(TableError::NotElf));
     assert_eq!(Table::compile(&b""[..]), Err(TableError::NotElf));
     assert_eq!(Table::compile(&b"\x7fELF\x02\x01\x01"[..]), Err(TableError::NotElf));

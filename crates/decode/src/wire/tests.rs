@@ -54,7 +54,7 @@ fn the_first_records_may_be_the_lost_ones() {
 }
 
 #[test]
-fn what_is_missing_behind_the_last_record_of_a_cpu_is_told_in_the_end() {
+fn gaps_after_the_last_record_of_a_cpu_are_losses() {
     let mut decoder = WireDecoder::default();
     for (cpu, seq, at) in [(0, 0, 100), (0, 1, 150), (1, 0, 120), (1, 3, 300), (3, 0, 400)] {
         decoder.decode(&record(1, cpu, seq, at, size::SWITCH_FOREIGN), &mut |_| ()).unwrap();
@@ -120,7 +120,7 @@ fn the_outcome_of_a_switch() {
 }
 
 #[test]
-fn the_run_queues_clock_is_told_where_the_kernel_tells_it() {
+fn the_run_queue_clock_is_decoded_if_present() {
     let clock_ran = |kind: u8, place: usize, ran: u8| {
         let mut bytes = record(kind, 0, 0, 1, size::SWITCH_BLOCKED);
         bytes[place - 8] = ran;
@@ -153,7 +153,7 @@ fn a_time_out_has_its_meaning_in_its_highest_bits() {
 }
 
 #[test]
-fn the_end_of_a_threads_of_the_program_tells_its_affinity() {
+fn the_exit_of_a_program_thread_gives_its_affinity() {
     let mut bytes = record(10, 0, 0, 1, size::THREAD);
     (bytes[16], bytes[28], bytes[48]) = (7, 1, 2);
     let affinity = Event::Affinity(Affinity { at: Timestamp(1), tid: 7, cpus: 2 });
@@ -181,7 +181,7 @@ fn short_and_unknown_records_are_errors() {
 
 /// Waits are put where the last one was: nothing of it may be left.
 #[test]
-fn who_looks_at_events_sees_those_that_are_handed_over() {
+fn borrowed_and_owned_events_are_equal() {
     let mut random = 1u64;
     let mut records = Vec::new();
     for seq in 0..400u32 {
@@ -243,7 +243,7 @@ fn a_waking_has_its_wakers_stack_with_its_probability() {
 }
 
 #[test]
-fn who_sends_to_a_peer_on_its_machine_or_makes_room_for_it_is_who_wakes_it() {
+fn a_local_sender_or_receiver_is_the_waker_of_its_peer() {
     let waking = |context: u8, syscall: i32| {
         let mut bytes = record(4, 1, 0, 100, 48);
         bytes[15] = context;
@@ -310,7 +310,7 @@ fn faults_and_counts_of_threads() {
 }
 
 #[test]
-fn places_of_spans_mean_what_was_told_of_them() {
+fn span_places_have_their_registered_meaning() {
     let mut place = record(19, 0, 0, 10, size::PLACE);
     place[16..20].copy_from_slice(&5u32.to_le_bytes());
     place[20..24].copy_from_slice(&4u32.to_le_bytes());
@@ -345,7 +345,7 @@ fn places_of_spans_mean_what_was_told_of_them() {
 }
 
 #[test]
-fn waits_of_tasks_are_told_until_their_window_is_closed() {
+fn task_waits_are_emitted_until_their_window_closes() {
     let mut wait = record(21, 0, 0, 90, size::TASK_WAIT);
     for (at, number) in [(16, 5), (20, 4), (24, 40), (32, 0xc000), (40, 77), (48, 78)] {
         wait[at..at + 4].copy_from_slice(&u32::to_le_bytes(number));
@@ -376,7 +376,7 @@ fn waits_of_tasks_are_told_until_their_window_is_closed() {
 }
 
 #[test]
-fn what_hardware_counted_is_told_of_its_thread() {
+fn hardware_counters_are_emitted_for_their_thread() {
     let mut counters = record(20, 0, 0, 10, size::COUNTERS);
     counters[16..20].copy_from_slice(&5u32.to_le_bytes());
     counters[20..24].copy_from_slice(&4u32.to_le_bytes());
@@ -402,7 +402,7 @@ fn what_hardware_counted_is_told_of_its_thread() {
 proptest! {
     /// Records in order, missing, late or repeated: the fast path gives the same result as the usual one.
     #[test]
-    fn the_short_way_for_switches_and_wakeups_tells_the_same(
+    fn the_fast_path_for_switches_and_wakeups_is_equivalent(
         records in proptest::collection::vec(
             (prop_oneof![8 => 1..5u8, 1 => any::<u8>()], 0..3u16, prop_oneof![6 => Just(1u32), 1 => 0..9u32, 1 => any::<u32>()],
              proptest::collection::vec(any::<u8>(), 110), 0..130usize),
@@ -452,7 +452,7 @@ fn waits_of(events: &[Event]) -> Vec<(u32, u32)> {
 }
 
 #[test]
-fn owners_and_those_who_are_joined_have_the_numbers_of_the_machine() {
+fn owners_and_joined_threads_have_machine_tids() {
     const PRIVATE_WAIT: u32 = 128;
     const JOIN: u32 = 265;
     let mut records = vec![thread_record(11, 70, 1, size::SNAPSHOT)];
@@ -469,7 +469,7 @@ fn owners_and_those_who_are_joined_have_the_numbers_of_the_machine() {
 }
 
 #[test]
-fn who_waits_may_be_listed_before_who_is_waited_for() {
+fn a_waiter_may_be_listed_before_its_joined_thread() {
     let mut waiter = thread_record(11, 70, 1, size::SNAPSHOT);
     waiter[80] = 1; // blocked
     waiter[88] = 202;

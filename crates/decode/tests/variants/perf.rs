@@ -29,7 +29,7 @@ fn an_event_that_stands_for_time_goes_before_one_that_does_not() {
 }
 
 #[test]
-fn samples_that_do_not_stand_for_time_are_kept_and_it_is_said() {
+fn samples_without_time_are_kept_with_a_note() {
     for (name, samples) in [("page-faults.txt", 21), ("page-faults.perf", 64), ("cycles.txt", 22)] {
         let import = Imported::from_fixture(name);
         assert_eq!((import.trace.samples.len(), import.facts.sample_period_ns), (samples, 0), "{name}");

@@ -31,7 +31,7 @@ fn of(text: &str, first: u64, second: u64) -> bool {
 }
 
 #[test]
-fn comparisons_mean_what_they_say() {
+fn comparisons_are_evaluated() {
     assert!(of("arg0 > 4096", 4097, 0) && !of("arg0>4096", 4096, 0));
     assert!(of("arg1 == 0x10", 0, 16) && of("arg0 & 6", 2, 0) && !of("arg0 & 6", 8, 0));
     assert!(of("arg0 < 0", u64::MAX, 0), "eight bytes with a sign, if nothing is said");
@@ -53,7 +53,7 @@ fn and_binds_before_or_and_not_reaches_inside() {
 }
 
 #[test]
-fn what_is_not_understood_is_said() {
+fn syntax_errors_are_explained() {
     let error = |text| Condition::parse(text).err().unwrap_or_default();
     for (text, why) in [
         ("count > 1", "'count' is no argument: those in registers are arg0 to arg5"),

@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn why_is_said_once_whoever_prints_the_chain() {
+    fn a_cause_is_printed_once_in_an_error_chain() {
         let full = || io::Error::from_raw_os_error(28);
         let path = Path::new("t.parquet");
         for error in [RecordingError::io(path)(full()), RecordingError::table(path)(full().into())] {

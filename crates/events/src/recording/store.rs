@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_say_what_and_when() {
+    fn recording_names_contain_program_and_time() {
         assert_eq!(name("/usr/bin/pigz", 1_795_227_300), "pigz-20261121-021500.holdup");
         assert_eq!(name("a b/../x;rm -rf", 0), "x_rm_-rf-19700101-000000.holdup");
         assert_eq!(name("", 951_782_400), "program-20000229-000000.holdup");
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn only_recordings_that_nobody_writes_are_pruned() {
+    fn only_finished_recordings_are_pruned() {
         let store = directory_of("prune", &[("sent.holdup", "a packed file")]);
         let recording = |name: &str, files: &[(&str, &str)]| {
             let path = store.join(name);

@@ -48,7 +48,7 @@ fn state_of(tid: u32, events: &[Event]) -> Option<(SnapshotState, Option<u64>)> 
 }
 
 #[test]
-fn the_last_event_of_a_thread_says_what_it_does() {
+fn the_last_event_of_a_thread_gives_its_state() {
     let events = [
         switch(10, 0, Outcome::Untracked, 7),
         switch(20, 7, blocked(3), 8),
@@ -78,7 +78,7 @@ fn what_comes_late_does_not_undo_what_is_later() {
 }
 
 #[test]
-fn the_dead_are_not_told_and_a_number_given_again_begins_anew() {
+fn dead_threads_are_omitted_and_a_reused_tid_starts_fresh() {
     let fork = |at| {
         Event::Lifecycle(Lifecycle {
             at: Timestamp(at),
@@ -96,7 +96,7 @@ fn the_dead_are_not_told_and_a_number_given_again_begins_anew() {
 }
 
 #[test]
-fn where_switches_are_missing_nobody_knows() {
+fn states_after_lost_switches_are_unknown() {
     let loss = Event::Loss(Loss {
         source: "sched".to_owned(),
         reason: "ring-full".to_owned(),
@@ -111,7 +111,7 @@ fn where_switches_are_missing_nobody_knows() {
 }
 
 #[test]
-fn mappings_and_open_spans_are_told_again() {
+fn mappings_and_open_spans_are_emitted_again() {
     let map = |at, start, end, path: &str| {
         Event::Mapping(RawMapping {
             at: Timestamp(at),
@@ -172,7 +172,7 @@ fn windows_that_are_open_stand() {
 /// The end of a probed thread's lane is never reported. A runtime's lane may outlive the thread that reported
 /// its start.
 #[test]
-fn lanes_of_threads_that_are_gone_are_forgotten() {
+fn lanes_of_exited_threads_are_forgotten() {
     let start = |tgid, tid, lane| {
         let (what, name) = (Told::LaneStart, format!("lane {lane}").as_str().into());
         Event::Tell(Tell { at: Timestamp(20), tgid, tid, lane, what, name })

@@ -360,7 +360,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whose_first_word_was_missed_asks_as_those_do_that_are_alike() {
+    fn a_process_with_a_missed_first_request_has_its_siblings_direction() {
         let mut trace = Trace::default();
         for (pid, name) in (1..).zip(["parent", "service", "worker", "worker", "worker", "client", "worker"])
         {

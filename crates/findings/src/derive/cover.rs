@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_at_once_are_told_from_fewer() {
+    fn ranges_with_at_least_n_overlapping_spans_are_found() {
         let all = spans(&[(0, 10), (4, 8), (9, 12), (12, 14), (12, 20)]);
         assert_eq!(all_at_once(&all, 2), spans(&[(4, 8), (9, 10), (12, 14)]));
         assert_eq!(all_at_once(&all, 3), []);

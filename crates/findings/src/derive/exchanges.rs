@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_whose_requests_are_answered_is_one_even_if_no_window_sees_both() {
+    fn a_service_is_found_although_no_window_has_request_and_response() {
         let calls = vec![used(WRITE, 1, "a:1 → s:80", 1), used(RECVFROM, 2, "a:2 → s:80", 1)];
         assert_eq!(found(calls), [1, 2]);
     }
@@ -113,13 +113,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_passed_on_to_somebody_else_is_none() {
+    fn data_passed_on_to_another_peer_is_no_exchange() {
         let calls = vec![used(RECVFROM, 1, "a:1 → s:80", 100), used(WRITE, 2, "a:9 → t:90", 100)];
         assert!(found(calls).is_empty());
     }
 
     #[test]
-    fn sockets_without_addresses_are_told_apart() {
+    fn sockets_without_addresses_are_distinct() {
         let calls = vec![
             used(WRITE, 1, "socket:[1] unix", 9),
             used(RECVFROM, 1, "socket:[1] unix", 9),

@@ -33,7 +33,7 @@ fn trace(rows: Vec<SliceRow>, targets: &[bool], end: u64) -> Trace {
 }
 
 #[test]
-fn run_queue_time_is_charged_to_who_had_the_cpu() {
+fn run_queue_time_is_charged_to_the_thread_on_the_cpu() {
     use ThreadState::*;
     let rows = vec![
         row(0, 0, Running, 0, 0),

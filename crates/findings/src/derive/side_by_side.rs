@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_takes_one_at_a_time_is_told_by_how_long_others_wait() {
+    fn a_serial_server_is_detected_by_the_waits_of_its_clients() {
         let part = exclusive_part(asked(|at, free, ns| at.max(free) + ns));
         assert!(part > 0.9, "{part}");
         // With a constant service time, all waits have the same length. The times between responses then
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn who_only_looked_does_not_make_the_others_wait_for_each_other() {
+    fn spurious_wakeups_do_not_make_a_server_serial() {
         let mut waits = asked(|at, _, ns| at + ns);
         let alone = exclusive_part(waits.clone());
         // Some threads are woken in vain just after a request, while another thread has a long wait.
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn few_waits_tell_nothing() {
+    fn few_waits_give_no_estimate() {
         let few = asked(|at, _, ns| at + ns).into_iter().take(WAITS_MIN - 1).collect();
         assert_eq!(exclusive_part(few), 1.0);
     }

@@ -270,7 +270,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_had_nothing_to_do_may_have_ended_before_the_first_answer() {
+    fn an_idle_worker_may_have_exited_before_the_first_response() {
         let mut trace = Trace::default();
         let lives =
             [("parent", 0..90), ("worker", 0..9), ("worker", 10..80), ("worker", 11..12), ("worker", 70..80)];

@@ -115,13 +115,13 @@ mod tests {
     }
 
     #[test]
-    fn a_unix_sockets_name_says_it() {
+    fn a_unix_sockets_side_comes_from_its_name() {
         let told = sides(&["unix → @db, other end socket:[9]", "unix ← @db", "unix, other end socket:[7]"]);
         assert_eq!(told, [Some(Side::Connected), Some(Side::Accepted), None]);
     }
 
     #[test]
-    fn ports_that_the_kernel_gives_are_of_who_connected() {
+    fn ephemeral_ports_belong_to_the_connecting_side() {
         let told =
             sides(&["10.0.0.1:40912 → 10.0.0.2:5432", "[::1]:80 → [::1]:50000", "1.1.1.1:700 → 1.1.1.2:800"]);
         assert_eq!(told, [Some(Side::Connected), Some(Side::Accepted), None]);

@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gos_packages_are_told_from_others() {
+    fn gos_standard_packages_are_recognized() {
         assert!(GO.is_sorted());
         for function in [
             "crypto/internal/bigmod.addMulVVW1024",
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn pythons_own_library_is_told_from_packages_and_programs() {
+    fn pythons_standard_library_is_recognized() {
         let frame =
             |file: &str| Frame { module: PYTHON_MODULE.into(), file: file.into(), ..Frame::default() };
         for file in ["/usr/lib/python3.11/threading.py", "<frozen importlib._bootstrap>"] {
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_own_functions_are_told_from_a_program_with_v8_in_it() {
+    fn nodes_own_functions_are_recognized_but_not_an_embedded_v8() {
         let frame = |module: &str, function: &str| Frame {
             module: module.into(),
             function: function.into(),

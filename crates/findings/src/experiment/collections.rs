@@ -152,7 +152,7 @@ mod tests {
     );
 
     #[test]
-    fn what_domains_pay_more_than_processes_is_told_way_by_way() {
+    fn the_extra_cost_of_domains_is_split_by_cause() {
         let found = explain(&compared([PROCESSES, DOMAINS], 10), Goal::Wall, MATTERS).expect("a cause");
         // 130 of 155 ms. The idle domain's 300 ms do not count.
         assert!((found.share() - 130.0 / 155.0).abs() < 0.02, "{found:?}");

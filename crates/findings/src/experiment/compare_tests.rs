@@ -93,7 +93,7 @@ fn a_machine_that_is_busy_at_times_costs_neither_power_nor_truth() {
 }
 
 #[test]
-fn equal_runs_are_no_difference_and_one_run_says_nothing() {
+fn equal_runs_are_no_difference_and_one_run_is_undecided() {
     let change = paired(&[(1.0, 1.001), (1.0, 0.999), (1.0, 1.0), (1.0, 1.0005)], &QUESTION);
     assert_eq!(change.verdict, Verdict::Same);
     let change = paired(&[(1.0, 2.0)], &QUESTION);
@@ -107,7 +107,7 @@ fn equal_runs_are_no_difference_and_one_run_says_nothing() {
 }
 
 #[test]
-fn runs_that_scatter_too_much_say_how_many_would_tell_and_what_they_would_find() {
+fn noisy_runs_give_the_needed_runs_and_the_detectable_change() {
     let wild: Vec<(f64, f64)> = (0..10).map(|run| (1.0, [0.5, 2.0][run % 2])).collect();
     let change = paired(&wild, &QUESTION);
     assert_eq!((change.verdict, change.runs_to_make()), (Verdict::Unclear, None));

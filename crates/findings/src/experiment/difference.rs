@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_that_is_waited_for_half_as_often_is_told_figure_by_figure() {
+    fn a_lock_with_half_the_waits_is_compared_by_each_measure() {
         let a = [lock("m", 4_000_000, 1000, 90_000), lock("n", 5_000_000, 500, 80_000)];
         let b = [lock("m", 2_000_000, 500, 90_000), lock("n", 5_000_000, 500, 80_000)];
         let found = between(&experiment(&a, &b), (0, 1), &QUESTION);
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_told_says_how_many_runs_would_and_one_run_says_nothing() {
+    fn an_undecided_change_gives_the_needed_runs_and_one_run_gives_none() {
         let wild = |round: usize| lock("m", [1_000_000, 3_000_000][round % 2], 10, 5);
         let mut experiment = experiment(&[lock("m", 1, 1, 1)], &[lock("m", 1, 1, 1)]);
         for run in &mut experiment.runs {

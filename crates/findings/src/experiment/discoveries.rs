@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn twenty_things_without_effect_give_few_claims() {
+    fn twenty_null_effects_give_few_false_discoveries() {
         let mut claims = [0, 0];
         for seed in 0..2000 {
             let mut random = Random::new(seed);

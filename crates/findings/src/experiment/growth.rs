@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn n_log_n_is_told_from_the_square() {
+    fn n_log_n_growth_is_distinguished_from_quadratic() {
         let found = fit(&grown(4, |n| 20.0 * n * n.ln()), true, 0.05).unwrap();
         assert!(found.nlogn_over_square > 1e6 && found.high < 1.5, "{found:?}");
         let found = fit(&grown(4, |n| 0.01 * n * n), true, 0.05).unwrap();

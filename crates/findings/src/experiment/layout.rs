@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn sensitive_programs_are_told_from_stable_ones() {
+    fn layout_sensitive_programs_are_detected() {
         let found = judge(&experiment(1, 0.1), 0.03, 0.05);
         assert!(found.sensitive && found.runs == 64, "{found:?}");
         let worst = found.factors.iter().max_by(|a, b| a.share.total_cmp(&b.share)).unwrap();

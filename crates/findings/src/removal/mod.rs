@@ -505,7 +505,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_recording_cost_may_have_gone_with_the_cause_or_stayed() {
+    fn gain_bounds_include_the_cost_of_recording() {
         let Gain { low, high } = unrecorded(Gain { low: 0.5, high: 0.8 }, 0.1);
         assert!(
             (low - 0.4 / 0.9 + OFF).abs() < 1e-9 && (high - 0.8 / 0.9 - OFF).abs() < 1e-9,

@@ -34,7 +34,7 @@ fn group(after: &str, meanwhile: &str) -> String {
 }
 
 #[test]
-fn groups_that_wait_for_their_slowest_answer_are_told() {
+fn batches_that_wait_for_their_slowest_response_are_reported() {
     let analysis = asked(&group("", ""));
     let finding = found(&analysis).expect("a finding");
     assert_eq!(finding.confidence, Confidence::Medium, "{finding:#?}");
@@ -44,7 +44,7 @@ fn groups_that_wait_for_their_slowest_answer_are_told() {
 }
 
 #[test]
-fn who_is_given_the_next_group_did_not_choose_to_wait() {
+fn batches_started_by_a_timer_or_another_program_are_not_reported() {
     let told = |after: &str, meanwhile: &str, more: &str| {
         found(&asked(&format!("@c multiplex 232\n@s sleep\n{}{more}", group(after, meanwhile)))).is_some()
     };
@@ -55,7 +55,7 @@ fn who_is_given_the_next_group_did_not_choose_to_wait() {
 }
 
 #[test]
-fn who_asks_as_soon_as_anything_is_answered_asks_in_no_groups() {
+fn a_client_with_constant_requests_in_flight_sends_no_batches() {
     // Two are under way all the time: each answer is followed by a question.
     let analysis = asked(
         "@silent batch-straggler\n\
@@ -77,7 +77,7 @@ fn an_answer_in_pieces_is_no_group() {
 
 /// Another program may have the service's name: a language's runtime.
 #[test]
-fn who_gives_the_next_group_is_told_from_the_service_by_more_than_its_name() {
+fn the_batch_source_and_the_service_may_share_a_name() {
     let other = format!("@child C\nC  {}1  holds c 35..36\n", "s".repeat(35));
     let lanes = picture(&format!("@c multiplex 232\n@s sleep\n{}{other}", group("cc0", "ppp")));
     let (_, mut trace) = trace_of_lanes(&lanes);

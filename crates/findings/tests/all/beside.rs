@@ -20,7 +20,7 @@ fn found(function: &str, rest: &str) -> Option<Finding> {
 }
 
 #[test]
-fn who_waits_behind_busy_cpus_and_hardly_runs_could_go_on_beside_them() {
+fn a_low_cpu_waiter_could_overlap_with_busy_cpus() {
     let finding = found("lock_it", "sssssssss0").expect("it");
     assert!(
         finding.summary.iter().any(|line| line.starts_with("The thread that waits longest uses little CPU")),
@@ -31,19 +31,19 @@ fn who_waits_behind_busy_cpus_and_hardly_runs_could_go_on_beside_them() {
 }
 
 #[test]
-fn who_needs_the_cpus_itself_gains_nothing() {
+fn a_cpu_bound_waiter_gains_nothing() {
     assert_eq!(found("lock_it", "s000000000").map(|finding| finding.gain), None);
 }
 
 #[test]
-fn a_writer_behind_readers_is_told_so() {
+fn a_writer_behind_readers_gets_advice_on_writer_preference() {
     let finding = found("pthread_rwlock_wrlock", "sssssssss0").expect("it");
     assert!(finding.advice[0].starts_with("Prefer writers"), "{finding:#?}");
     assert!(finding.summary.iter().any(|line| line.contains("until no reader holds")), "{finding:#?}");
 }
 
 #[test]
-fn who_waits_while_cpus_are_idle_is_told_as_before() {
+fn a_waiter_with_idle_cpus_is_reported_without_overlap() {
     // As threads that accept connections in turn: one waits for them, and has the lock, and the others wait for that one.
     let text = format!(
         "@cpus 2\n@n socket\n@tick 10000000\n\

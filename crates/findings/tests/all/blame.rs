@@ -48,7 +48,7 @@ fn said(rows: &[(&str, u64)]) -> Vec<(String, u64)> {
 }
 
 #[test]
-fn a_preempted_holder_is_blamed_on_who_had_its_cpu() {
+fn a_preempted_holder_is_blamed_on_the_occupant_of_its_cpu() {
     let text = "@cpus 2\n\
          A    0mmmmmm0\n\
          B    11rrr111  holds m 0..8\n\
@@ -58,7 +58,7 @@ fn a_preempted_holder_is_blamed_on_who_had_its_cpu() {
 }
 
 #[test]
-fn a_chain_of_three_locks_ends_at_the_one_who_works() {
+fn a_chain_of_three_locks_ends_at_the_running_thread() {
     let text = "@cpus 4\n\
          A  0mmmmmm0\n\
          B  1nnnnnn1  holds m 0..8\n\
@@ -90,7 +90,7 @@ fn idle_workers_are_no_contention_and_join_is_the_worker() {
 }
 
 #[test]
-fn what_nobody_ended_is_still_waiting() {
+fn a_wait_without_an_end_is_still_waiting() {
     let text = "@cpus 4\n@c park\n\
          A  0ccccccc\n\
          B  11111111\n";

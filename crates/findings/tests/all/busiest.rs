@@ -26,7 +26,7 @@ fn it_is_the_farthest_from_the_roots_that_holds_half_of_it() {
 }
 
 #[test]
-fn who_has_a_librarys_function_called_is_named() {
+fn the_caller_of_a_library_function_is_named() {
     let found = busiest("@samples A 0..90 user main;merge;memcpy\n@samples A 90..100 user main\n");
     let Some(Busiest { function, called_for: Some((caller, part)), .. }) = found else { panic!("{found:?}") };
     assert_eq!((function.as_str(), caller.as_str()), ("memcpy", "merge"));
@@ -63,7 +63,7 @@ fn a_languages_own_library_works_for_the_program() {
 }
 
 #[test]
-fn an_interpreters_loop_says_nothing() {
+fn an_interpreter_loop_is_not_named() {
     let whole = "_PyEval_EvalFrameDefault;do_call_core";
     assert_eq!(busiest(&format!("@samples A 0..100 user {whole}\n")), None);
     let found = busiest(&format!("@samples A 0..100 user {whole};batch_list_exact\n")).unwrap();
@@ -71,7 +71,7 @@ fn an_interpreters_loop_says_nothing() {
 }
 
 #[test]
-fn a_runtimes_own_entry_says_nothing_unless_most_is_done_in_one_place_below() {
+fn a_runtimes_entry_is_replaced_by_its_dominant_callee() {
     let of_many = "@samples A 0..30 user main;PostgresMain;PortalRun\n@samples A 30..70 user main;PostgresMain;CommitTransactionCommand\n\
                    @samples A 70..100 user main;PostgresMain;pg_plan_queries\n";
     assert_eq!(busiest(of_many), None);
@@ -83,7 +83,7 @@ fn a_runtimes_own_entry_says_nothing_unless_most_is_done_in_one_place_below() {
 }
 
 #[test]
-fn a_library_without_names_is_told_itself() {
+fn a_library_without_symbols_is_named_by_its_file() {
     let (_, mut trace) = trace_of_lanes(&format!(
         "@tick 1000000\n@samples A 0..90 user xz+0x10;lib+0x20\n@samples A 90..100 user xz+0x10\nA  {}\n",
         "0".repeat(100)
@@ -125,7 +125,7 @@ fn known(samples: &str) -> Option<(String, f64)> {
 }
 
 #[test]
-fn work_that_a_descriptor_knows_is_told_for_what_it_is() {
+fn work_known_to_a_descriptor_is_described() {
     let scans = "PostgresMain;PortalRun;ExecScan;heap_getnextslot";
     let (what, share) = known(&format!(
         "@samples A 0..60 user {scans};heapgetpage\n@samples A 60..100 user PostgresMain;int4eq\n"
@@ -168,7 +168,7 @@ fn where_work_has_the_cpus_less_of_it_is_advised_before_fewer_threads() {
 
 /// Half of the rest is spent in the kernel. Many queued threads are a hint.
 #[test]
-fn what_the_kernel_does_for_who_computes_is_part_of_it() {
+fn kernel_time_of_computing_threads_is_included() {
     let computes = |kernel: usize| {
         let samples: String = ["A", "B", "C"]
             .map(|thread| {

@@ -111,7 +111,7 @@ fn status_poll_fires_on_clocks_and_is_silent_on_work() {
 
 /// Closing descriptors that are not open: no buffer helps, and the finding names the error.
 #[test]
-fn a_storm_of_calls_that_fail_says_so() {
+fn a_storm_of_failing_calls_names_the_error() {
     const CLOSE: u32 = 3;
     const EBADF: u64 = 9;
     let storm = |failed: u64| {
@@ -133,7 +133,7 @@ fn a_storm_of_calls_that_fail_says_so() {
 }
 
 #[test]
-fn fork_pause_names_who_forks() {
+fn fork_pause_names_the_forking_thread() {
     check_lanes(
         "@cpus 3\n@m mmap-lock\n@child C\n@repeat 20\n@silent lock-contention\n\
          F  0000000000  holds m 0..8\n\
@@ -145,7 +145,7 @@ fn fork_pause_names_who_forks() {
 
 /// Two processes fork: one rarely and for longest, the other often. Only the second one is reported.
 #[test]
-fn fork_pause_tells_of_the_process_that_waits_longest() {
+fn fork_pause_reports_the_process_with_the_longest_waits() {
     let (_, mut trace) = trace_of_lanes(
         "@cpus 7\n@m mmap-lock\n@n mmap-lock\n@child C\n@child D\n\
          F  000000000000000000000000000000000000000000000000000000000000  holds m 0..12\n\
@@ -177,7 +177,7 @@ fn fork_pause_tells_of_the_process_that_waits_longest() {
 }
 
 #[test]
-fn fork_pause_is_silent_where_nobody_forks() {
+fn fork_pause_is_silent_without_forks() {
     // Another thread maps memory.
     check_lanes(
         "@cpus 2\n@m mmap-lock\n@repeat 20\n@silent fork-pause\n\
@@ -206,7 +206,7 @@ fn sleeps_behind(calls: u64, failed: u64) -> Vec<String> {
 }
 
 #[test]
-fn what_fails_as_often_as_a_thread_sleeps_is_told() {
+fn calls_that_fail_once_per_sleep_are_reported() {
     let failing =
         |calls, failed| sleeps_behind(calls, failed).into_iter().find(|said| said.contains("failing call"));
     let told = failing(21, 20).expect("a sentence");

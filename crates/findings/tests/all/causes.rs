@@ -67,7 +67,7 @@ fn one_that_waits_for_a_lock_before_it_answers_is_no_ping_pong() {
 
 /// They pass small pieces of work, and wait much longer for each other's lock.
 #[test]
-fn those_who_wait_for_each_others_lock_are_no_ping_pong() {
+fn threads_that_wait_for_one_lock_are_no_ping_pong() {
     check_lanes(
         "@cpus 2\n@tick 20000\n@c park\n@d pipe\n@repeat 300\n@silent wakeup-ping-pong\n\
          A  0ccr0mmmmmmmmmr  holds d 0..1\n\
@@ -91,7 +91,7 @@ fn cpu_throttled_fires_on_pauses_of_the_group() {
 
 /// The group's limit is reported if it was read.
 #[test]
-fn cpu_throttled_says_how_much_may_be_used() {
+fn cpu_throttled_reports_the_quota() {
     let (_, mut trace) = trace_of_lanes("@cpus 2\n@repeat 20\nA  000000tttt\nB  111111tttt\n");
     let first = trace.target_threads().next().expect("a thread");
     let row = |count| KernelCountRow {
@@ -208,7 +208,7 @@ fn a_herd_is_sure_where_nearly_all_wake_in_vain_all_the_time() {
 
 /// More waits for `e` end in vain than for `c`. But most waits for `c` do, and few for `e`.
 #[test]
-fn a_herd_beside_a_busy_queue_is_told_alone() {
+fn a_herd_is_reported_without_the_busy_queue() {
     let analysis = check_lanes(
         "@cpus 5\n@tick 5000\n@c park\n@e park\n@repeat 100\n\
          A  0000000000000000000000000000000000000000  holds c 0..40  holds e 0..40\n\
@@ -295,7 +295,7 @@ fn moving_after_a_long_pause_is_no_churn() {
 }
 
 #[test]
-fn pinned_together_fires_beside_an_idle_cpu() {
+fn pinned_together_fires_with_an_idle_cpu() {
     let analysis = check_lanes(
         "@cpus 2\n@repeat 30\n\
          A  00rr00\n\
@@ -425,7 +425,7 @@ fn interpreter_lock_fires_where_pythons_threads_take_turns() {
 
 /// The work of a thread that computes all the time takes as long without the lock.
 #[test]
-fn interpreter_lock_says_of_whom_the_run_is_made() {
+fn interpreter_lock_names_the_function_that_dominates_the_run() {
     let work = "@samples A 1..9 user main;collect\nA  c00000000\nB  1ccccc1pp\n";
     let analysis = timed_turns("/usr/bin/python3.11", work);
     let finding = analysis.findings.iter().find(|finding| finding.rule == "interpreter-lock").unwrap();
@@ -469,7 +469,7 @@ fn subprocess_per_item_fires_on_many_short_children() {
 }
 
 #[test]
-fn processes_for_which_nobody_waits_cost_what_they_run() {
+fn processes_without_waiters_cost_their_running_time() {
     // A server hands each of 40 connections to a new process, on a CPU that is always busy.
     let (_, mut trace) = trace_of_lanes(
         "@cpus 1\n@tick 1000000\n@q multiplex 232\n@repeat 40\nserver  0qqqq\nchild   .0000  holds q 4..5\n",
@@ -551,7 +551,7 @@ fn polled(children: usize) -> Option<Confidence> {
 }
 
 #[test]
-fn who_polls_for_what_children_tell_waits_for_them() {
+fn polling_for_output_of_children_is_a_wait_for_them() {
     assert_eq!(polled(8), Some(Confidence::Medium));
     assert_eq!(polled(2), None, "partners");
 }
@@ -598,7 +598,7 @@ fn a_wrapper_and_children_side_by_side_are_no_child_wait() {
 
 /// Three that wake at once, and are done long before they do so again: fewer of them would not do the work sooner.
 #[test]
-fn who_queues_behind_others_now_and_then_is_no_oversubscription_but_a_hint() {
+fn rare_queueing_is_only_a_hint_of_oversubscription() {
     let spinning = "@samples A 0..1 user main;take;spin_lock~\n@samples B 1..2 user main;take;spin_lock~\n";
     let analysis = check_lanes(&format!(
         "@cpus 1\n@p park\n@repeat 40\n{spinning}\

@@ -36,7 +36,7 @@ fn what_an_event_loop_sleeps_for_are_timers() {
 }
 
 #[test]
-fn a_housekeeper_beside_real_work_is_no_poll_loop() {
+fn a_housekeeping_thread_during_real_work_is_no_poll_loop() {
     check_lanes(
         "@cpus 2\n@tick 100000\n@s sleep\n@repeat 60\n@silent all\n\
          A  00000000000000000000\n\
@@ -46,7 +46,7 @@ fn a_housekeeper_beside_real_work_is_no_poll_loop() {
 
 /// All threads wait for the disk, while timers expire for which no thread waits.
 #[test]
-fn a_housekeeper_of_which_nobody_waits_holds_nothing_up() {
+fn a_housekeeping_thread_without_waiters_delays_nothing() {
     check_lanes(
         "@cpus 2\n@tick 10000\n@s sleep\n@d disk\n@repeat 60\n@silent poll-loop\n@silent oversleep\n\
          A  0000000000000000000000000000000000000000dddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddd\n\
@@ -101,7 +101,7 @@ fn an_event_loop_that_is_asked_nothing_holds_nothing_up() {
 
 /// A cache that is asked nothing: what looks after its lists sleeps, and so does all else.
 #[test]
-fn who_keeps_house_while_no_request_comes_holds_nothing_up() {
+fn a_housekeeping_thread_of_an_idle_server_delays_nothing() {
     let nights = format!("{}1", "s".repeat(149)).repeat(12);
     let idle = "e".repeat(nights.len() - 1);
     check_lanes(&format!(
@@ -124,7 +124,7 @@ fn a_runtimes_thread_that_looks_after_it_does_not_sleep_for_the_program() {
 }
 
 #[test]
-fn oversleep_fires_where_nobody_works_meanwhile() {
+fn oversleep_fires_while_no_thread_works() {
     let analysis = check_lanes(
         "@cpus 2\n@s sleep\n@repeat 30\n\
          A  00ssss\n\
@@ -148,7 +148,7 @@ fn oversleep_knows_what_was_asked_for() {
 }
 
 #[test]
-fn sleeping_while_others_work_is_silent() {
+fn sleeping_while_another_thread_works_is_silent() {
     check_lanes(
         "@cpus 2\n@s sleep\n@repeat 30\n@silent all\n\
          A  00ssss\n\
@@ -204,7 +204,7 @@ fn a_few_long_sleeps_that_are_most_of_the_run_are_a_hint() {
 }
 
 #[test]
-fn poll_loop_knows_the_wait_of_those_who_asked() {
+fn poll_loop_counts_the_waits_of_clients() {
     // A asks while B sleeps, and B answers when its clock has woken it.
     let analysis = check_lanes(
         "@cpus 2\n@tick 100000\n@s sleep\n@c park\n@repeat 60\n\

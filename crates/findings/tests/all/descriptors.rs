@@ -60,7 +60,7 @@ fn record(runtime: &Runtime, names: &[String]) -> String {
 }
 
 #[test]
-fn every_pattern_is_in_the_recorded_names_or_said_not_to_be() {
+fn every_pattern_is_in_the_recorded_names_or_marked_as_absent() {
     for runtime in Descriptors::built_in().runtimes() {
         // HOLDUP_NAMES=FOLDER/ with NAME.txt, all names of a binary from `nm -C`: records them again.
         if let Ok(folder) = std::env::var("HOLDUP_NAMES") {

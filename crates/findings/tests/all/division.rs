@@ -16,7 +16,7 @@ fn most(function: &str) -> f64 {
 }
 
 #[test]
-fn who_takes_pieces_of_one_job_in_turn_would_share_it_evenly() {
+fn pieces_of_one_job_would_be_shared_evenly() {
     let (one_job, two_jobs) = (most("scale"), most("log"));
     assert!((0.45..0.6).contains(&one_job), "{one_job}");
     // A thread with another job has only its own work. The other thread's eight ticks remain.

@@ -53,7 +53,7 @@ fn cleaner_and_forwarder(cleans: &str, forwards: &str) -> String {
 }
 
 #[test]
-fn who_cleans_up_until_it_is_told_to_stop_does_not_hold_up_the_end() {
+fn a_cleaner_that_runs_until_stopped_does_not_delay_the_end() {
     let answer = without_lock(&cleaner_and_forwarder("clean", "forward"));
     assert_eq!(answer.told, (1, 0));
     // The forwarder runs for 121 ms.
@@ -63,7 +63,7 @@ fn who_cleans_up_until_it_is_told_to_stop_does_not_hold_up_the_end() {
 
 /// A runtime waits for its threads' exits in its own way, which its functions show.
 #[test]
-fn a_runtimes_threads_are_told_to_stop_as_well() {
+fn threads_of_a_runtime_get_stop_requests_too() {
     let by_kernel = cleaner_and_forwarder("clean", "forward");
     let by = |function: &str| {
         let stack = format!("Py_RunMain;_PyEval_EvalFrameDefault;{function};lock_acquire");
@@ -78,7 +78,7 @@ fn a_runtimes_threads_are_told_to_stop_as_well() {
 }
 
 #[test]
-fn who_does_the_same_work_as_who_is_waited_for_has_it_to_do() {
+fn a_thread_with_the_same_work_as_the_awaited_one_has_to_finish_it() {
     let answer = without_lock(&cleaner_and_forwarder("work", "work"));
     assert_eq!(answer.told, (0, 0));
     assert!(answer.forecast.wall_ns > 290_000_000, "{} ns", answer.forecast.wall_ns);
@@ -88,14 +88,14 @@ fn who_does_the_same_work_as_who_is_waited_for_has_it_to_do() {
 }
 
 #[test]
-fn who_is_fed_by_others_has_work_to_do() {
+fn a_thread_with_input_from_another_has_to_finish_its_work() {
     // The cleaner sleeps until the forwarder has something for it.
     let fed = cleaner_and_forwarder("clean", "forward").replace("@s sleep", "@s park");
     assert_eq!(without_lock(&fed).told, (0, 0));
 }
 
 #[test]
-fn the_disk_ties_nobody_to_whom_the_kernel_let_it_answer_by() {
+fn disk_completions_create_no_dependency_on_the_interrupted_thread() {
     let answered = |wait: &str| {
         let picture = cleaner_and_forwarder("clean", "forward").replace("@s sleep", wait);
         without_lock(&picture.replace("0...\n", "0...  holds s 0..320\n")).told
@@ -139,7 +139,7 @@ fn a_sleep_after_which_the_work_goes_on_does_not_end_it() {
 }
 
 #[test]
-fn who_was_through_before_anybody_asked_had_its_work_to_do() {
+fn a_thread_that_exited_before_the_join_had_to_finish_its_work() {
     let early = format!(
         "@cpus 3\n\
          main  2{}2kkk22\n\
@@ -156,7 +156,7 @@ fn who_was_through_before_anybody_asked_had_its_work_to_do() {
 }
 
 #[test]
-fn who_is_made_just_before_its_maker_waits_is_made_though_the_wait_seems_to_come_first() {
+fn a_thread_created_just_before_its_creator_waits_is_created_first() {
     let picture = "@cpus 2\n@w park\nmaker  0wwww0\nmade   .1111.  holds w 1..5\n";
     let drawing = drawing::draw(&lanes::parse(picture));
     let mut trace = assemble(drawing.events, drawing.manifest);
@@ -212,7 +212,7 @@ fn a_lock_of_the_kernel_is_not_held_while_a_thread_goes_on() {
 }
 
 #[test]
-fn who_met_another_inside_the_kernel_for_a_moment_does_not_keep_up_with_it_in_another_order() {
+fn short_kernel_lock_waits_impose_no_order() {
     // A has 30 ticks of its own, and B 22, of which one is spent behind A when that is at its 18th.
     let picture = |reason: &str| {
         let (sleep, runs) = ("s".repeat(15), "1".repeat(20));
@@ -229,7 +229,7 @@ fn who_met_another_inside_the_kernel_for_a_moment_does_not_keep_up_with_it_in_an
 }
 
 #[test]
-fn a_lock_for_which_nobody_waits_keeps_nobody() {
+fn a_lock_without_waiters_delays_no_thread() {
     // Both A and C have the lock for ten ticks, one after the other since C slept first, and B waited for either.
     let picture = format!(
         "@cpus 3\n@s sleep\nA  {}  holds m 0..10\nB  1{}11111{}1\nC  2{}22{}  holds m 15..25\n",

@@ -115,7 +115,7 @@ fn several_event_loops_in_a_process_are_left_out() {
 
 /// A pool's threads wait for a server's loop only if it gives them work.
 #[test]
-fn an_idle_pool_beside_an_event_loop_does_not_wait_for_it() {
+fn an_idle_pool_does_not_wait_for_an_unrelated_event_loop() {
     let alone = |server_holds: &str, other_holds: &str| {
         let (_, mut trace) = trace_of_lanes(&format!(
             "@cpus 2\n@repeat 30\n@p multiplex\n@c park\n@stack p main;serve;epoll_wait\n\

@@ -73,7 +73,7 @@ fn pool() -> Picture {
 }
 
 #[test]
-fn a_pool_that_is_too_small_is_told_with_what_its_things_are_kept_for() {
+fn an_exhausted_pool_is_reported_with_the_use_of_its_items() {
     let analysis = pool().check("");
     let finding =
         analysis.findings.iter().find(|finding| finding.rule == "pool-exhausted").expect("a finding");

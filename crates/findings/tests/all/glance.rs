@@ -18,7 +18,7 @@ fn simulated(seed: u64) -> Trace {
 }
 
 #[test]
-fn it_says_what_the_report_says() {
+fn the_glance_equals_the_report() {
     for seed in 0..20 {
         let trace = simulated(seed);
         let glance = Glance::derive(&trace, &Descriptors::built_in(), &ONLINE);

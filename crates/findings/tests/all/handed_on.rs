@@ -130,7 +130,7 @@ fn what_threads_hand_to_each_other_is_a_lock_with_its_holder() {
 }
 
 #[test]
-fn what_others_give_is_work() {
+fn waits_ended_by_a_third_thread_are_work_waits() {
     // Two take turns to wait, and a third, which never waits, lets them go.
     let waits = [waited(1, 1, 2, 2), waited(0, 3, 4, 2), waited(1, 5, 6, 2), waited(0, 7, 8, 2)];
     let (locks, lock_ns, work_ns) = told(&trace(3, &waits));

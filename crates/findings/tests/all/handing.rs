@@ -20,7 +20,7 @@ fn of_a_pair(call: &str, stack: &str) -> Handing {
 }
 
 #[test]
-fn who_is_mostly_in_the_calls_that_wake_and_sleep_hands_over() {
+fn a_thread_mostly_in_futex_calls_hands_over() {
     let hands = of_a_pair("202 main;step;send", "main;step;recv");
     assert!(hands.is_most(), "{hands:?}");
     let part = hands.handing_ns as f64 / hands.running_ns as f64;
@@ -28,12 +28,12 @@ fn who_is_mostly_in_the_calls_that_wake_and_sleep_hands_over() {
 }
 
 #[test]
-fn who_asks_again_and_again_before_it_sleeps_does_too() {
+fn a_thread_that_spins_before_it_sleeps_hands_over() {
     assert!(of_a_pair("user main;step;spin~", "main;step;recv").is_most());
 }
 
 #[test]
-fn who_works_or_sends_messages_does_not() {
+fn a_thread_that_works_or_sends_messages_does_not_hand_over() {
     for call in ["user main;step;parse", "1 main;step;send"] {
         let hands = of_a_pair(call, "main;step;recv");
         assert!(!hands.is_most() && hands.running_ns > 0, "{call}: {hands:?}");

@@ -81,7 +81,7 @@ fn a_ring_with_large_pieces_is_silent() {
 
 /// Two clients, processes of one name, each with its own thread in the server. Their requests are one cause.
 #[test]
-fn pairs_of_one_server_are_told_together() {
+fn pairs_of_one_server_are_one_finding() {
     let pairs =
         "S  dr1d  holds c 2..3\nT  fr3f  holds e 2..3\nA  0ccr  holds d 0..1\nC  2eer  holds f 0..1\n";
     let head = "@cpus 4\n@tick 10000\n@c multiplex\n@d multiplex\n@e multiplex\n@f multiplex\n@repeat 300\n";
@@ -110,7 +110,7 @@ fn pairs_of_one_server_are_told_together() {
 
 /// Two processes with two pairs of threads, in each of which the one of another process was born first.
 #[test]
-fn whose_pairs_they_are_does_not_depend_on_who_was_born_first() {
+fn grouping_of_pairs_is_independent_of_birth_order() {
     let (_, mut trace) = trace_of_lanes(
         "@cpus 4\n@tick 10000\n@c multiplex\n@d multiplex\n@e multiplex\n@f multiplex\n@repeat 300\n\
          S  dr1d  holds c 2..3\nA  0ccr  holds d 0..1\nT  fr3f  holds e 2..3\nC  2eer  holds f 0..1\n",
@@ -158,7 +158,7 @@ fn what_is_run_to_ask_and_to_answer_goes_with_the_asking() {
 
 /// One client that asks a service for each piece: from where, and that it could ask for many at once.
 #[test]
-fn of_a_pair_that_speaks_over_the_network_the_one_that_asks_is_told() {
+fn the_client_of_a_network_pair_is_reported() {
     let told = |waits: &str, children: &str| {
         let (_, trace) = trace_of_lanes(&format!(
             "@cpus 2\n@tick 10000\n@c {waits}\n@d {waits}\n@w child\n@repeat 300\n{children}@stack c main;look_up;receive\n\

@@ -99,7 +99,7 @@ fn kept_of(rule: &'static str, who: &str) -> Vec<&'static str> {
 }
 
 #[test]
-fn who_waits_in_turn_would_wait_though_the_holder_kept_its_cpu() {
+fn a_turn_based_lock_is_not_blamed_on_preemption() {
     // The holder's own queueing is most of what the finding charges.
     assert_eq!(kept_of("interpreter-lock", "B"), ["interpreter-lock"]);
     // For a lock without turns it is the cause.
@@ -137,7 +137,7 @@ fn holder_beside_work(ticks: usize) -> String {
 }
 
 #[test]
-fn who_waits_behind_a_starved_holder_is_held_up_though_no_cpu_is_idle() {
+fn a_starved_holder_delays_its_waiter_without_idle_cpus() {
     let analysis = check_lanes(&holder_beside_work(40));
     let first = &analysis.findings[0];
     assert_eq!((first.rule, first.confidence), ("preempted-lock-holder", Confidence::Medium), "{first:#?}");
@@ -154,7 +154,7 @@ fn who_waits_behind_a_starved_holder_is_held_up_though_no_cpu_is_idle() {
 }
 
 #[test]
-fn where_those_who_need_the_lock_are_the_work_a_busy_machine_is_no_inversion() {
+fn no_priority_inversion_if_the_lock_users_do_the_work() {
     // The same, but they run for a fifth of the time. The first to run takes it from another.
     let analysis = check_lanes(&holder_beside_work(8));
     assert_eq!(confidence(&analysis, "preempted-lock-holder"), None, "{:#?}", analysis.findings);
@@ -179,7 +179,7 @@ fn losing_the_cpu_without_a_lock_is_not_a_preempted_holder() {
 }
 
 #[test]
-fn blocked_lock_holder_says_what_the_holder_did() {
+fn blocked_lock_holder_names_the_holders_activity() {
     let analysis = check_lanes(
         "@cpus 2\n@s sleep\n@repeat 20\n@silent oversleep\n@silent lock-contention\n\
          A  0sssssss0mm  holds m 0..9\n\
@@ -195,7 +195,7 @@ fn blocked_lock_holder_says_what_the_holder_did() {
 }
 
 #[test]
-fn sleeping_beside_a_lock_that_works_is_lock_contention() {
+fn sleeping_during_a_working_holder_is_lock_contention() {
     check_lanes(
         "@cpus 3\n@s sleep\n@repeat 20\n@silent blocked-lock-holder\n\
          A  0ssssssss00\n\
@@ -230,7 +230,7 @@ fn a_lock_that_is_held_for_long_is_no_convoy() {
 }
 
 #[test]
-fn a_lock_whose_next_owner_queues_behind_threads_that_work_is_no_convoy() {
+fn a_next_owner_queued_behind_working_threads_is_no_convoy() {
     check_lanes(
         "@cpus 2\n@tick 20000\n@repeat 200\n@silent lock-convoy\n\
          A  000mmmmrr  holds m 0..1\n\
@@ -268,7 +268,7 @@ fn a_holder_that_is_off_its_cpu_for_a_part_is_a_part_of_the_contention() {
 }
 
 #[test]
-fn threads_that_wait_for_each_other_in_a_circle_are_told_so() {
+fn a_deadlock_cycle_is_reported() {
     // Most of the time A holds n and waits for m, and B the reverse. Then one of them gives up.
     let (_, mut trace) = trace_of_lanes("@cpus 4\n@repeat 20\nA  0mmmmmmm0\nB  1nnnnnnn1\n");
     let tids: Vec<u32> = trace.threads.iter().map(|thread| thread.tid).collect();
@@ -319,7 +319,7 @@ fn so_has_a_runtimes_lock_on_a_file() {
 }
 
 #[test]
-fn so_has_a_librarys_lock_whose_holder_is_blocked() {
+fn a_library_lock_with_a_blocked_holder_gets_its_advice() {
     let advice = |stack: &str| {
         let analysis = check_lanes(&format!(
             "@cpus 2\n@d disk\n@repeat 20\n@stack m main;{stack}\n\

@@ -89,7 +89,7 @@ fn a_lock_that_goes_from_hand_to_hand() {
 }
 
 #[test]
-fn a_waiter_that_nobody_woke_is_behind_the_heir() {
+fn a_waiter_without_a_waker_is_held_by_the_later_releaser() {
     let picture = picture(
         "@cpus 4\n\
          A  0mmmmmmm\n\
@@ -101,7 +101,7 @@ fn a_waiter_that_nobody_woke_is_behind_the_heir() {
 }
 
 #[test]
-fn things_that_no_thread_has() {
+fn waits_for_timers_and_disks_have_no_holder() {
     let picture = picture(
         "@s sleep\n@d disk\n@e multiplex\n\
          A  0ss0dd0ss\n",
@@ -131,7 +131,7 @@ fn work_join_pipe_and_child_have_the_one_that_was_waited_for() {
 }
 
 #[test]
-fn what_the_holder_did_meanwhile() {
+fn activity_of_the_holder_is_derived() {
     let picture = picture(
         "@cpus 2\n@s sleep\n\
          A  0mmmmmmm0\n\

@@ -15,7 +15,7 @@ fn found(lanes: &str) -> Option<Finding> {
 }
 
 #[test]
-fn who_speaks_on_without_an_answer_when_a_time_is_up_kept_something_back() {
+fn sending_again_after_a_timeout_without_response_is_a_delayed_send() {
     let finding = found(&format!(
         "A  0{}0e0  holds p 0..1  holds q 21..22\n\
          B  p1{}1p  holds e 22..23\n",
@@ -28,7 +28,7 @@ fn who_speaks_on_without_an_answer_when_a_time_is_up_kept_something_back() {
 }
 
 #[test]
-fn who_was_answered_and_then_pauses_keeps_nothing_back() {
+fn a_pause_after_a_response_is_no_delayed_send() {
     let finding = found(&format!(
         "A  0e0{}0  holds p 0..1\n\
          B  p1{}  holds e 1..2\n",
@@ -39,7 +39,7 @@ fn who_was_answered_and_then_pauses_keeps_nothing_back() {
 }
 
 #[test]
-fn who_is_told_and_never_asked_waits_for_nothing() {
+fn one_message_without_a_request_is_no_delayed_send() {
     let finding = found(&format!(
         "A  0{}  holds p 0..1\n\
          B  p1{}\n",

@@ -15,7 +15,7 @@ fn told(rule: &str, stack: &str, lanes: &str) -> Finding {
 const BUSY: &str = "main;work;sqlite3_step;sqlite3VdbeExec;sqlite3InvokeBusyHandler;usleep";
 
 #[test]
-fn who_sleeps_for_a_database_is_told_so() {
+fn a_sleep_for_a_database_lock_is_reported() {
     let finding = told("oversleep", BUSY, "A  00ssss\n");
     let said = finding.summary.join(" ");
     assert!(said.contains("SQLite waits for another connection's lock"), "{said}");
@@ -30,7 +30,7 @@ fn who_sleeps_for_a_database_is_told_so() {
 
 /// For a library without names of inner functions, the confidence is lower.
 #[test]
-fn who_sleeps_in_a_statement_is_told_as_far_as_is_known() {
+fn a_sleep_inside_a_statement_is_reported_without_its_reason() {
     let finding = told("oversleep", "main;work;sqlite3_step;usleep", "A  00ssss\n");
     let said = finding.summary.join(" ");
     assert!(said.contains("a statement of SQLite sleeps") && !said.contains("SQLite waits for"), "{said}");
@@ -38,7 +38,7 @@ fn who_sleeps_in_a_statement_is_told_as_far_as_is_known() {
 
 /// A program that has SQLite and sleeps elsewhere.
 #[test]
-fn who_sleeps_elsewhere_is_not() {
+fn a_sleep_outside_the_database_is_not_attributed_to_it() {
     let finding = told("oversleep", "main;work;usleep", "A  00ssss\n");
     let said = finding.summary.join(" ");
     assert!(!said.contains("SQLite") && !finding.advice[0].contains("WAL"), "{finding:#?}");

@@ -92,7 +92,7 @@ fn threads_that_are_alone_by_short_turns_are_no_more_than_a_hint_of_a_serial_sec
 }
 
 #[test]
-fn serial_section_is_silent_where_nobody_could_help() {
+fn serial_section_is_silent_without_threads_that_could_help() {
     // One thread does all the work. The other only waits for its exit.
     check_lanes(
         "@cpus 4\n@j join\n@repeat 20\n@silent all\n\
@@ -188,7 +188,7 @@ fn oversubscription_of_threads_that_do_not_depend_is_a_hint() {
 }
 
 #[test]
-fn a_queue_behind_others_is_not_oversubscription_but_a_neighbour() {
+fn queueing_behind_another_program_is_a_noisy_neighbour() {
     let analysis = check_lanes(
         "@cpus 1\n@repeat 20\n@silent oversubscription\n\
          A       000rrr000\n\
@@ -231,7 +231,7 @@ const DISPLACED: &str = "@cpus 2\n@repeat 20\n@silent oversubscription\n\
                          ~backup 1111111111....\n";
 
 #[test]
-fn who_queues_behind_its_own_kind_because_a_stranger_has_the_other_cpu_has_a_neighbour() {
+fn queueing_behind_own_threads_displaced_by_another_program_is_a_noisy_neighbour() {
     let analysis = check_lanes(DISPLACED);
     let finding = &analysis.findings[0];
     assert_eq!((finding.rule, finding.cost_ns), ("noisy-neighbour", 20 * 10 * 1_000_000));
@@ -242,7 +242,7 @@ fn who_queues_behind_its_own_kind_because_a_stranger_has_the_other_cpu_has_a_nei
 }
 
 #[test]
-fn who_may_not_run_where_a_stranger_runs_is_not_held_up_by_it() {
+fn a_thread_pinned_elsewhere_is_not_delayed_by_another_program() {
     let (_, mut trace) = trace_of_lanes(DISPLACED);
     for thread in &mut trace.threads {
         thread.cpus_allowed = 1;
@@ -475,7 +475,7 @@ fn a_loss_makes_it_a_hint() {
 }
 
 #[test]
-fn spin_wait_names_the_loop_and_who_worked() {
+fn spin_wait_names_the_loop_and_the_working_thread() {
     let analysis = check_lanes(
         "@cpus 2\n@repeat 20\n\
          @samples A 0..4 user main;work\n@samples A 4..8 user main;take;spin_lock~\n\
@@ -530,7 +530,7 @@ fn two_loops(first: &str, second: &str) -> holdup_findings::Analysis {
 }
 
 #[test]
-fn loops_in_which_a_runtime_waits_for_one_thing_are_one() {
+fn spin_loops_of_a_runtime_for_one_purpose_are_merged() {
     let analysis = two_loops("GarbageCollect", "gcWorkerThread");
     let spins = &analysis.derived.spins;
     assert_eq!(spins.iter().map(|spin| spin.samples).collect::<Vec<_>>(), [160]);
@@ -544,7 +544,7 @@ fn loops_in_which_a_runtime_waits_for_one_thing_are_one() {
 }
 
 #[test]
-fn spin_wait_says_that_who_was_waited_for_had_no_cpu() {
+fn spin_wait_reports_that_the_awaited_thread_had_no_cpu() {
     let analysis = check_lanes(
         "@cpus 1\n@repeat 20\n\
          @samples A 0..6 user main;wait~ready\n@samples B 6..8 user main;work\n\
@@ -581,7 +581,7 @@ fn work_is_no_spin_and_a_little_spin_is_silent() {
 }
 
 #[test]
-fn copying_counts_for_who_asked_for_it() {
+fn copying_is_attributed_to_the_caller() {
     let analysis = check_lanes(
         "@cpus 2\n@repeat 20\n@samples A 0..6 user start_thread;main;forward;__memmove_avx_unaligned_erms\n\
          @samples A 6..8 user start_thread;main;parse\n\
@@ -597,7 +597,7 @@ fn copying_counts_for_who_asked_for_it() {
 }
 
 #[test]
-fn copying_beside_as_much_else_is_a_hint() {
+fn copying_less_than_other_work_is_a_hint() {
     let analysis = check_lanes(
         "@cpus 2\n@repeat 20\n@samples A 0..2 user start_thread;main;forward;__memmove_avx_unaligned_erms\n\
          @samples A 2..8 user start_thread;main;parse\n\
@@ -618,7 +618,7 @@ fn a_little_copying_is_silent() {
 }
 
 #[test]
-fn formatting_counts_for_who_asked_for_it_and_holds_its_copies() {
+fn formatting_is_attributed_to_the_caller_with_its_copies() {
     let analysis = check_lanes(
         "@cpus 2\n@repeat 20\n@silent copy-heavy\n\
          @samples A 0..3 user start_thread;main;log_line;snprintf;__vfprintf_internal\n\
@@ -632,7 +632,7 @@ fn formatting_counts_for_who_asked_for_it_and_holds_its_copies() {
 }
 
 #[test]
-fn packing_counts_for_who_sends_and_holds_what_it_allocates() {
+fn encoding_is_attributed_to_the_sender_with_its_allocations() {
     let analysis = check_lanes(
         "@cpus 2\n@repeat 20\n@silent copy-heavy\n@silent allocation-hotspot\n\
          @samples A 0..3 user main;rate;v8::internal::ValueSerializer::WriteObject\n\
@@ -672,7 +672,7 @@ fn a_program_with_its_own_text_is_silent() {
 }
 
 #[test]
-fn allocating_counts_for_who_asked_for_it() {
+fn allocation_is_attributed_to_the_caller() {
     let analysis = check_lanes(
         "@cpus 2\n@repeat 20\n@samples A 0..3 user start_thread;main;compare;malloc;_int_malloc\n\
          @samples A 3..5 user start_thread;main;compare;free;_int_free\n\

@@ -202,7 +202,7 @@ fn late(picture: &Picture) -> (Late, String) {
 }
 
 #[test]
-fn who_had_its_cpu_is_named() {
+fn the_occupant_of_the_latecomers_cpu_is_named() {
     let (late, _) = late(&Picture {
         slices: &[(0, Running, 0, 0), (300, Preempted, 0, 0), (1390, Running, 0, 0)],
         other: Some((300, 1390)),
@@ -212,7 +212,7 @@ fn who_had_its_cpu_is_named() {
 }
 
 #[test]
-fn who_slept_with_nothing_to_do_was_woken_late() {
+fn an_idle_sleeper_is_woken_late() {
     let slices = &[(0, Blocked, IDLE, 0), (410, Runnable, 0, 0), (1390, Running, 0, 0)];
     let (late, _) =
         late(&Picture { slices, woken: Some(410), other: Some((300, 1390)), ..Picture::default() });
@@ -220,7 +220,7 @@ fn who_slept_with_nothing_to_do_was_woken_late() {
 }
 
 #[test]
-fn who_asks_may_be_late_itself() {
+fn the_requester_of_a_stop_may_be_late() {
     let slices =
         &[(0, Running, 0, 0), (350, Blocked, IDLE, 0), (1350, Runnable, 0, 0), (1390, Running, 0, 0)];
     let (late, _) = late(&Picture { slices, woken: Some(1350), ..Picture::default() });
@@ -228,20 +228,20 @@ fn who_asks_may_be_late_itself() {
 }
 
 #[test]
-fn who_slept_in_a_call_was_not() {
+fn a_sleep_in_a_syscall_is_not_woken_late() {
     let slices = &[(0, Blocked, ASLEEP, IN_LOOP), (1390, Running, 0, 0)];
     let (late, place) = late(&Picture { slices, ..Picture::default() });
     assert_eq!((late.cause, late.cause_ns, place.as_str()), (LateCause::Slept, 990_000, "own_loop"));
 }
 
 #[test]
-fn of_two_that_come_at_one_moment_who_goes_on_first_was_last() {
+fn of_simultaneous_arrivals_the_first_to_continue_was_last() {
     let picture = Picture { slices: &[(0, Running, 0, 0)], together: true, ..Picture::default() };
     assert_eq!(late(&picture).0.cause, LateCause::RanOn);
 }
 
 #[test]
-fn who_ran_on_is_told_where() {
+fn the_place_of_a_late_running_thread_is_named() {
     let slices = &[(0, Running, 0, 0)];
     for samples in [&[(700, IN_LOOP), (800, IN_FAULT), (900, IN_LOOP)][..], &[(350, IN_LOOP)]] {
         let (late, place) = late(&Picture { slices, samples, ..Picture::default() });
@@ -253,7 +253,7 @@ fn who_ran_on_is_told_where() {
 }
 
 #[test]
-fn page_faults_are_told_whether_they_run_or_wait() {
+fn running_and_blocked_page_faults_are_recognized() {
     let running = Picture {
         slices: &[(0, Running, 0, 0)],
         samples: &[(500, IN_FAULT), (600, IN_FAULT), (700, IN_LOOP)],
@@ -266,7 +266,7 @@ fn page_faults_are_told_whether_they_run_or_wait() {
 }
 
 #[test]
-fn causes_add_up_to_what_each_pause_says() {
+fn causes_add_up_to_the_pauses() {
     let picture = Picture { slices: &[(0, Running, 0, 0)], ..Picture::default() };
     let rendezvous = analyse(&trace(&picture)).derived.rendezvous;
     let causes = rendezvous.late_causes(None);
@@ -307,6 +307,6 @@ fn stops_of_any_runtime_are_known_by_the_kinds_of_spans() {
 }
 
 #[test]
-fn who_comes_when_all_have_stopped_was_not_waited_for() {
+fn an_arrival_after_the_stop_is_not_late() {
     assert!(analyse(&probed(true)).derived.rendezvous.meetings.is_empty());
 }

@@ -30,7 +30,7 @@ fn a_server_that_is_always_busy_is_what_its_client_waits_for() {
 }
 
 #[test]
-fn it_is_named_by_the_function_and_who_calls_it() {
+fn a_lone_worker_is_named_by_function_and_caller() {
     let ticks = "0".repeat(80);
     let analysis = check_lanes(&format!(
         "@cpus 2\n@tick 1000000\n@q pipe\n@samples S 0..80 user main;serve;find;compare\n\
@@ -64,7 +64,7 @@ fn what_it_does_elsewhere_stays() {
 }
 
 #[test]
-fn who_looks_again_by_a_clock_waits_all_the_same() {
+fn waiting_with_timeouts_is_still_waiting() {
     let (looks, works) = ("m".repeat(19) + "1", "0".repeat(54));
     let analysis = asked(&format!(
         "@m park\n@timeout m 19\n\
@@ -76,7 +76,7 @@ fn who_looks_again_by_a_clock_waits_all_the_same() {
 }
 
 #[test]
-fn nobody_waits_for_who_only_computes() {
+fn a_computing_thread_without_waiters_is_no_lone_worker() {
     let alone = asked("@silent lone-worker\nS  0000000000\nB  ssssssssss\n");
     assert!(found(&alone).is_none());
     // A parent waits for its child whatever that does.
@@ -84,7 +84,7 @@ fn nobody_waits_for_who_only_computes() {
 }
 
 #[test]
-fn stages_that_work_side_by_side_wait_for_nobody_alone() {
+fn pipeline_stages_in_parallel_are_no_lone_workers() {
     asked("@silent lone-worker\nS  00000000pp  holds q 7..8\nB  1111111q11  holds p 9..10\n");
 }
 
@@ -94,7 +94,7 @@ fn what_is_busy_for_a_part_of_the_run_only_is_not_its_length() {
 }
 
 #[test]
-fn a_rule_that_knows_why_is_told_in_its_place() {
+fn a_more_specific_rule_replaces_lone_worker() {
     let analysis = asked(
         "@silent lone-worker\n@m lock\n@j join\n\
          S  000000000j  holds m 9..10\n\

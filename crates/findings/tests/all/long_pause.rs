@@ -34,7 +34,7 @@ fn pauses(analysis: &Analysis) -> Vec<&Finding> {
 }
 
 #[test]
-fn what_it_was_saved_for_comes_first_and_names_who_had_the_lock_and_where_it_slept() {
+fn the_triggering_pause_comes_first_with_its_holder_and_sleep() {
     let (_, mut trace) = trace_of_lanes(STALL);
     let before = analyse(&trace);
     assert!(pauses(&before).is_empty(), "nothing was saved for a pause");
@@ -82,7 +82,7 @@ fn a_pause_in_which_the_thread_ran_has_no_chain() {
 }
 
 #[test]
-fn who_had_the_cpu_is_named_where_a_thread_waited_for_one() {
+fn a_run_queue_pause_names_the_occupant_of_the_cpu() {
     let (_, mut trace) = trace_of_lanes("@cpus 1\nA      00rrrrrrrr00\n~noisy ..00000000..\n");
     fire(&mut trace, 0, (10, 8));
     let analysis = analyse(&trace);

@@ -13,7 +13,7 @@ use holdup_testkit::check::{check_lanes, confidence};
 use holdup_testkit::{assemble, sim};
 
 #[test]
-fn load_imbalance_names_who_has_the_most_work() {
+fn load_imbalance_names_the_thread_with_most_work() {
     let analysis = check_lanes(
         "@cpus 4\n@b barrier\n@repeat 20\n@silent barrier-straggler\n@samples A 0..8 user main;sort\n\
          A  00000000  holds b 0..8\n\
@@ -52,7 +52,7 @@ fn even_shares_of_more_threads_than_cpus_take_the_cpus_that_there_are() {
 
 /// Even shares look so where one CPU is slower than the other.
 #[test]
-fn a_share_that_takes_hardly_longer_than_the_others_is_a_hint() {
+fn a_slightly_longer_share_is_a_hint() {
     let late_by = |waits: usize| {
         let lane = |middle: &str| format!("{0}{1}{0}", "1".repeat(17), middle.repeat(waits));
         let picture = format!(
@@ -70,7 +70,7 @@ fn a_share_that_takes_hardly_longer_than_the_others_is_a_hint() {
 }
 
 #[test]
-fn barrier_straggler_names_who_had_the_cpu() {
+fn barrier_straggler_names_the_occupant_of_the_cpu() {
     let analysis = check_lanes(
         "@cpus 4\n@b barrier\n@repeat 20\n@silent load-imbalance\n\
          A       0rrrr000  holds b 0..8\n\
@@ -89,7 +89,7 @@ fn barrier_straggler_names_who_had_the_cpu() {
 }
 
 #[test]
-fn who_queues_behind_its_own_kind_because_a_stranger_has_the_other_cpu_is_held_up_by_that() {
+fn a_straggler_displaced_by_another_program_is_low_confidence() {
     let beside = |stranger: &str| {
         let analysis = check_lanes(&format!(
             "@cpus 2\n@b barrier\n@repeat 20\n@silent load-imbalance\n\
@@ -142,7 +142,7 @@ fn threads_that_are_joined_meet() {
 }
 
 #[test]
-fn those_who_spin_before_they_sleep_came_when_they_began_to_spin() {
+fn threads_that_spin_before_they_sleep_arrived_when_spinning_began() {
     let analysis = check_lanes(
         "@cpus 4\n@b barrier\n@repeat 20\n@samples A 0..9 user main;sort\n\
          @samples B 0..2 user main;sort\n@samples B 2..4 user main;meet;wait~\n\
@@ -163,7 +163,7 @@ fn those_who_spin_before_they_sleep_came_when_they_began_to_spin() {
 }
 
 #[test]
-fn those_who_only_spin_meet() {
+fn spinning_threads_are_a_barrier() {
     let analysis = check_lanes(
         "@cpus 2\n@repeat 20\n@samples A 0..10 user main;sort\n\
          @samples B 0..2 user main;sort\n@samples B 2..9 user main;meet;wait~\n\
@@ -178,7 +178,7 @@ fn those_who_only_spin_meet() {
 }
 
 #[test]
-fn queues_turns_and_locks_are_no_meetings() {
+fn queues_turns_and_locks_are_no_barriers() {
     // A dispatcher wakes all workers at once.
     let queue = "@cpus 4\n@c park\n@repeat 20\n\
          A  00000000ccc  holds c 0..8\n\
@@ -200,7 +200,7 @@ fn queues_turns_and_locks_are_no_meetings() {
 }
 
 #[test]
-fn meetings_of_random_programs_equal_the_truth() {
+fn barriers_of_random_programs_equal_the_truth() {
     let mut with_barrier = 0;
     for seed in 0..120 {
         let program = sim::whole(seed);
@@ -257,7 +257,7 @@ fn idle_threads_of_a_pool_do_not_meet() {
 /// Two threads that pass items wake all waiters. Two of the woken threads find no item each time. They wait
 /// for items, not for each other.
 #[test]
-fn a_herd_meets_nobody() {
+fn a_thundering_herd_is_no_barrier() {
     let told = |look: usize| {
         let looks =
             |cpu: char| format!("{}{}", cpu.to_string().repeat(look), "c".repeat(20 - look)).repeat(2);

@@ -28,14 +28,14 @@ fn beside(third: &str) -> String {
 }
 
 #[test]
-fn who_keeps_house_does_so_for_as_long_as_the_run_lasts() {
+fn housekeeping_scales_with_the_length_of_the_run() {
     let naps = format!("{}2", "s".repeat(120)).repeat(3);
     let ms = without_lock(&beside(&format!("@s sleep\nhouse  {naps}\n")));
     assert!((216.0..=235.0).contains(&ms), "{ms} ms");
 }
 
 #[test]
-fn who_works_by_the_clock_does_all_of_it() {
+fn timed_work_stays_complete() {
     // For a tenth of the time: that is no housekeeping.
     let works = format!("{}22", "s".repeat(18)).repeat(18);
     let ms = without_lock(&beside(&format!("@s sleep\nclock  {works}...\n")));

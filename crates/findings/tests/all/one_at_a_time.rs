@@ -26,7 +26,7 @@ fn others(count: usize) -> String {
 }
 
 #[test]
-fn who_waits_for_each_answer_of_a_service_that_sleeps_asks_one_at_a_time() {
+fn sequential_requests_to_a_sleeping_service_are_reported() {
     let analysis = asked(&format!("{IN_TURN}@stack q main;fetch;poll\n"));
     let finding = &analysis.findings[0];
     assert_eq!((finding.rule, finding.confidence), ("one-at-a-time", Confidence::Medium), "{finding:#?}");
@@ -37,7 +37,7 @@ fn who_waits_for_each_answer_of_a_service_that_sleeps_asks_one_at_a_time() {
 }
 
 #[test]
-fn a_wide_pool_whose_threads_all_wait_asks_no_more_than_it_has_threads() {
+fn requests_in_flight_are_limited_by_the_pools_threads() {
     let wide =
         format!("@cpus 10\n@repeat 20\n@q multiplex 7\n@p multiplex 232\n@s sleep\n@child B\n{IN_TURN}");
     let analysis = check_lanes(&(wide + &others(8)));
@@ -86,7 +86,7 @@ fn twice(line: &str) -> String {
 }
 
 #[test]
-fn who_waits_for_questions_asks_nobody() {
+fn a_server_that_waits_for_requests_is_no_client() {
     // The client is the one that sleeps between its questions: it spoke first.
     asked(
         "@silent one-at-a-time\n\
@@ -102,7 +102,7 @@ fn a_service_that_works_is_what_its_work_takes() {
 
 /// Both poll for arbitrary descriptors. The messages between them show the number of outstanding requests.
 #[test]
-fn of_who_polls_messages_tell_how_much_is_under_way() {
+fn messages_of_pollers_give_the_requests_in_flight() {
     let analysis = asked("A  0ppppppppp  holds p 0..1\nB  p1sssssss1  holds p 9..10\n");
     let finding = found(&analysis).expect("a finding");
     assert!(finding.summary[0].contains("1.0 in flight"), "{finding:#?}");
@@ -176,7 +176,7 @@ fn a_word_before_the_first_question_does_not_turn_the_sides() {
 /// The first request may have reached an awake service, without a wakeup. The thread that waits for the
 /// other's clock is the client.
 #[test]
-fn who_waits_for_the_others_clock_asks_where_the_first_question_was_not_seen() {
+fn the_thread_that_waits_for_a_timer_is_the_client_without_a_first_request() {
     let picture =
         "@cpus 4\n@repeat 20\n@q multiplex 232\n@p multiplex 232\n@s sleep\n@child B\n".to_owned() + IN_TURN;
     let (_, mut trace) = trace_of_lanes(&picture);
@@ -190,7 +190,7 @@ fn who_waits_for_the_others_clock_asks_where_the_first_question_was_not_seen() {
 
 /// If a runtime's descriptor marks code that should not wait, the finding names the waits that it delays.
 #[test]
-fn who_waits_in_a_callback_of_an_event_loop_holds_up_the_loop() {
+fn waits_in_event_loop_callbacks_are_reported() {
     let told = |stack: &str| {
         let analysis = asked(&format!("{IN_TURN}@stack q main;{stack};fetch;poll\n"));
         let finding = found(&analysis).expect("it is told");
@@ -257,7 +257,7 @@ fn a_peer_elsewhere_has_its_address() {
 
 /// None of several has nearly all of it.
 #[test]
-fn several_addresses_are_told_with_their_parts() {
+fn several_peer_addresses_are_listed_with_shares() {
     let mut trace = with_sockets(
         "@cpus 4\n@repeat 20\n@q socket\n@e socket 47\nA  0qqqqqq0eee\n",
         &[("A", "10.0.0.1:40912 → 10.0.0.2:5432")],

@@ -16,7 +16,7 @@ fn told(stack: &str) -> String {
 }
 
 #[test]
-fn a_wait_comes_from_who_asked_the_package_for_it() {
+fn a_wait_inside_a_package_is_attributed_to_its_caller() {
     assert_eq!(told("main;solve;pool_install;pool_wait"), "solve");
 }
 

@@ -50,7 +50,7 @@ fn with_shootdowns(mut trace: Trace, sent: u64) -> Analysis {
 const ASKING: &str = "do_mprotect_pkey;flush_tlb_mm_range;on_each_cpu_cond_mask;smp_call_function_many_cond";
 
 #[test]
-fn shootdowns_fire_where_others_are_asked_to_forget_and_waited_for() {
+fn shootdowns_fire_if_other_cpus_are_interrupted_and_awaited() {
     let analysis = with_shootdowns(sealing(ASKING, 6), 10_000);
     assert_eq!(confidence(&analysis, "tlb-shootdown"), Some(Confidence::High), "{:#?}", analysis.skipped);
     let finding = analysis.findings.iter().find(|finding| finding.rule == "tlb-shootdown").expect("it");
@@ -65,7 +65,7 @@ fn shootdowns_fire_where_others_are_asked_to_forget_and_waited_for() {
 }
 
 #[test]
-fn who_forgets_alone_sends_nothing() {
+fn local_tlb_flushes_send_no_shootdowns() {
     // A flush of the CPU's own TLB uses the same function.
     let alone = "do_mprotect_pkey;flush_tlb_mm_range;flush_tlb_func";
     assert_eq!(confidence(&with_shootdowns(sealing(alone, 6), 3), "tlb-shootdown"), None);
@@ -77,7 +77,7 @@ fn a_few_shootdowns_are_no_finding() {
 }
 
 #[test]
-fn without_counts_the_rule_says_so() {
+fn the_rule_is_skipped_without_counts() {
     let analysis = analyse(&sealing(ASKING, 6));
     assert!(analysis.skipped.iter().any(|(rule, _)| *rule == "tlb-shootdown"), "{:?}", analysis.skipped);
 }
@@ -222,7 +222,7 @@ fn mapped_file_at(major: u64, minor: u64, page: impl Fn(i64) -> i64) -> Analysis
 }
 
 #[test]
-fn a_mapped_file_that_is_gone_through_page_by_page_is_not_read_ahead() {
+fn sequential_faults_on_a_mapped_file_mean_no_readahead() {
     let analysis = mapped_file(20_000, 300, 12);
     let finding = analysis.findings.iter().find(|finding| finding.rule == "mapped-file-faults").expect("it");
     assert_eq!(finding.confidence, Confidence::Medium);
@@ -234,7 +234,7 @@ fn a_mapped_file_that_is_gone_through_page_by_page_is_not_read_ahead() {
 }
 
 #[test]
-fn who_is_read_ahead_for_or_goes_here_and_there_is_told_something_else() {
+fn effective_readahead_and_random_access_get_their_own_advice() {
     let said = |step| {
         let analysis = mapped_file(20_000, 300, step);
         let mut findings = analysis.findings.into_iter();

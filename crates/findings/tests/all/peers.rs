@@ -73,7 +73,7 @@ fn a_lock_that_goes_round_is_no_barrier() {
 }
 
 #[test]
-fn handshakes_are_made_for_who_dials() {
+fn handshakes_are_attributed_to_the_dialing_function() {
     let analysis = check_lanes(
         "@cpus 2\n@repeat 20\n\
          @samples A 0..3 user runtime.goexit;main.ask;net/http.(*Transport).dialConn;crypto/tls.(*Conn).handshakeContext;crypto/internal/fips140/bigmod.addMulVVW1024\n\
@@ -113,7 +113,7 @@ fn handshakes_at_the_beginning_are_a_hint() {
 }
 
 #[test]
-fn where_all_is_of_the_languages_own_library_who_called_the_service_is_named() {
+fn callers_inside_the_standard_library_are_named() {
     let analysis = told(
         "@cpus 2\n@repeat 20\n\
          @samples B 0..8 user runtime.goexit;net/http.(*persistConn).addTLS.func2;crypto/internal/fips140/bigmod.addMulVVW1024\n\

@@ -17,7 +17,7 @@ fn handing(tick_ns: u64, pieces: &str) -> Option<Finding> {
 const FINE: &str = "A  0jjjjjrrrr  holds w 0..1\nB  wrrrr1wwww  holds j 5..6\n";
 
 #[test]
-fn regions_that_one_thread_would_do_sooner_are_told_with_what_that_gains() {
+fn regions_that_one_thread_would_finish_sooner_are_reported_with_the_gain() {
     let finding = handing(2_000, FINE).expect("it is told");
     assert_eq!(finding.confidence, Confidence::High);
     assert!(finding.gain.low > 0.6 && finding.gain.high > finding.gain.low, "{:?}", finding.gain);

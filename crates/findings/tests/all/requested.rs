@@ -21,14 +21,14 @@ fn told(analysis: &Analysis) -> (String, Vec<String>) {
 }
 
 #[test]
-fn who_asks_for_collections_is_told_not_to() {
+fn explicit_collections_get_advice_against_them() {
     let (said, advice) = told(&collected("gc_collect", "gc_collect"));
     assert!(said.contains("requests collections with gc_collect for report.build: 100 %"), "{said}");
     assert!(advice.len() == 1 && advice[0].contains("gc.collect()"), "{advice:?}");
 }
 
 #[test]
-fn a_part_of_them_is_told_beside_what_makes_fewer() {
+fn partly_explicit_collections_are_reported_with_their_share() {
     let (said, advice) = told(&collected("gc_collect", "PyObject_GC_New"));
     assert!(said.contains("for report.build: 50 %"), "{said}");
     assert_eq!(advice.len(), 1, "{advice:?}");
@@ -39,7 +39,7 @@ fn a_part_of_them_is_told_beside_what_makes_fewer() {
 
 /// A collects for longer than B, in a small share of its running time.
 #[test]
-fn who_collects_for_much_of_its_time_is_not_hidden_by_who_does_so_for_longer() {
+fn the_thread_with_the_largest_collecting_share_comes_first() {
     let (_, trace) = trace_of_lanes(&format!(
         "@cpus 2\n@samples A 0..370 user Py_RunMain;report.build\n\
          @samples A 370..400 user Py_RunMain;report.build;PyObject_GC_New;gc_collect_main\n\

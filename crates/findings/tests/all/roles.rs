@@ -151,7 +151,7 @@ fn waits_that_timed_out_are_asked_apart() {
 }
 
 #[test]
-fn who_sleeps_on_a_word_of_its_own_waits_for_a_lock_only_where_it_does() {
+fn a_wait_on_a_private_word_is_a_lock_wait_only_by_its_stack() {
     let trace = trace("w", vec![blocked(0, 1, 1), blocked(600, 1, 2)], vec![wait(WaitReason::Lock, 0x10)]);
     let roles = Roles::derive(&trace, &pool());
     let index = locks::LockIndex::new(&trace, &roles);
@@ -300,7 +300,7 @@ fn gc_heavy_fires_where_a_thread_collects_much_of_its_time() {
 }
 
 #[test]
-fn a_compiler_that_collections_stop_holds_up_nobody() {
+fn stopped_jit_compiler_threads_delay_no_thread() {
     let text = format!("{POOL}\n[[rule]]\nrole = \"jit-compile\"\non = \"cpu\"\nleaf = [\"work\"]\n");
     let compiles = Descriptors::none().with(&[text]).unwrap();
     let is_told = |descriptors: &Descriptors| {
@@ -311,7 +311,7 @@ fn a_compiler_that_collections_stop_holds_up_nobody() {
 }
 
 #[test]
-fn the_kernel_runs_for_those_who_only_wait_too() {
+fn kernel_time_in_a_spin_loop_is_waiting() {
     let text = format!("{POOL}\n[[rule]]\nrole = \"spin\"\non = \"cpu\"\nleaf = [\"work\"]\n");
     let mut trace = collecting(50);
     trace.samples.iter_mut().for_each(|sample| sample.in_kernel = sample.at.0 % 20 == 0);
@@ -354,7 +354,7 @@ fn crowded(both: bool) -> Trace {
 }
 
 #[test]
-fn a_runtime_whose_threads_are_too_many_is_named() {
+fn a_runtime_with_too_many_threads_is_named() {
     let found = |both: bool| {
         let analysis = analyse_with(&crowded(both), &pool());
         let finding = analysis.findings.into_iter().find(|finding| finding.rule == "oversubscription");
@@ -380,7 +380,7 @@ fn a_broken_recording_is_no_harm() {
 }
 
 #[test]
-fn a_text_that_is_no_descriptor_says_why() {
+fn an_invalid_descriptor_gives_the_reason() {
     let error = |text: &str| Descriptors::none().with(&[text.to_owned()]).unwrap_err().to_string();
     assert!(error("nonsense").contains("expected"), "{}", error("nonsense"));
     let head = "[runtime]\nname = \"x\"\ntitle = \"X\"\n";
@@ -418,7 +418,7 @@ fn two_workers(sleep: u64, stack: u32) -> Trace {
 }
 
 #[test]
-fn a_pool_is_known_by_what_its_runtime_says_of_the_word() {
+fn a_pool_is_recognized_by_the_rule_of_its_word() {
     let starved = |trace: &Trace| {
         let analysis = analyse_with(trace, &pool());
         analysis.findings.iter().any(|finding| finding.rule == "pool-starved")

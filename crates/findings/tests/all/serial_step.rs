@@ -47,7 +47,7 @@ fn build(first: &str) -> Trace {
 }
 
 #[test]
-fn a_step_that_all_others_wait_for_is_told() {
+fn a_step_that_all_threads_wait_for_is_reported() {
     let alone = "1".repeat(39);
     let trace = build(&format!("gen   .{alone}.  holds w 1..40\n"));
     let found = told(&trace).expect("a finding");
@@ -83,7 +83,7 @@ fn steps_that_use_both_cpus_or_none_are_none() {
 }
 
 #[test]
-fn who_works_beside_its_only_child_is_not_kept_by_it() {
+fn a_parent_that_works_with_its_only_child_is_not_delayed() {
     let works = format!(
         "@cpus 2\n@w child\nmake  {}{}\nhelper  .1{}.\n{}",
         "0".repeat(41),

@@ -93,7 +93,7 @@ fn a_line_is_written_too_if_only_watchpoints_saw_that() {
 }
 
 #[test]
-fn what_watchpoints_saw_goes_before_what_samples_say() {
+fn watchpoints_take_precedence_over_samples() {
     let own = |who: usize, _: usize, _: &SampleRow| Some((AccessKind::Update, 0x1000 + 8 * who as u64));
     let (mut trace, _) = analysed(BRIEFLY, own);
     watch(&mut trace, &[(0, 0x1000), (1, 0x1008)]);
@@ -163,14 +163,14 @@ fn beside_a_lock(waits: usize, ticks: usize) -> Analysis {
 }
 
 #[test]
-fn fields_beside_a_lock_are_one_thing_that_threads_share() {
+fn fields_next_to_a_lock_are_one_shared_object() {
     let analysis = beside_a_lock(1, 100);
     assert_eq!(rules(&analysis), ["shared-counter"]);
     assert!(analysis.derived.lines[0].is_waited_on);
 }
 
 #[test]
-fn fields_beside_a_lock_that_is_waited_for_are_the_locks() {
+fn fields_next_to_a_contended_lock_belong_to_the_lock() {
     let analysis = beside_a_lock(2, 20);
     assert_eq!(rules(&analysis).len(), 0);
     // What the line costs is in that finding's upper end: a tenth is waited, all the rest is at the line.
@@ -227,7 +227,7 @@ fn threads_that_take_turns_on_one_cpu_are_silent() {
 }
 
 #[test]
-fn without_addresses_the_rules_say_so() {
+fn the_rules_are_skipped_without_addresses() {
     let (_, analysis) = analysed(SIDE_BY_SIDE, |_, _, _| None);
     for rule in ["false-sharing", "shared-counter"] {
         assert!(analysis.skipped.iter().any(|(name, _)| *name == rule), "{rule}");
@@ -235,7 +235,7 @@ fn without_addresses_the_rules_say_so() {
 }
 
 #[test]
-fn what_it_costs_is_told_by_moments_alone() {
+fn the_cost_of_sharing_is_measured_from_solo_time() {
     let shared = |trace: &Trace, sample: &SampleRow| {
         let running = trace.target_threads().filter(|thread| {
             let row = trace.slices.covering(*thread, sample.at);
@@ -284,7 +284,7 @@ fn count_rounds(trace: &mut Trace, alone: u64) {
 }
 
 #[test]
-fn where_all_is_at_the_access_a_counter_tells_what_it_costs() {
+fn a_loop_counter_gives_the_cost_if_all_samples_are_accesses() {
     let touch = |who: usize, _: usize, _: &SampleRow| Some((AccessKind::Update, 0x1000 + 8 * who as u64));
     let (mut trace, before) = analysed(AND_ALONE, touch);
     assert_eq!(before.derived.lines[0].saved.0, 0.0, "no code beside it tells");

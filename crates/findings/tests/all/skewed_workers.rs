@@ -55,7 +55,7 @@ fn found(analysis: &Analysis) -> Option<&Finding> {
 }
 
 #[test]
-fn one_of_three_that_has_all_the_work_is_told() {
+fn one_of_three_workers_with_all_the_work_is_reported() {
     let analysis = analyse(&workers(30, &waits("b", 2), &waits("c", 3), ""));
     let finding = found(&analysis).expect("a finding");
     assert_eq!(finding.confidence, Confidence::Medium, "{finding:#?}");
@@ -65,7 +65,7 @@ fn one_of_three_that_has_all_the_work_is_told() {
 }
 
 #[test]
-fn who_does_not_have_its_work_from_the_same_one_is_none_of_them() {
+fn a_thread_with_another_work_source_is_no_sibling() {
     let mut trace = workers(30, &waits("b", 2), &waits("c", 3), "");
     // Nobody's word ends what C waits for.
     let c = trace.target_threads().find(|id| trace.threads[id.index()].name == "C").expect("C");
@@ -75,7 +75,7 @@ fn who_does_not_have_its_work_from_the_same_one_is_none_of_them() {
 }
 
 #[test]
-fn those_who_have_as_much_to_do_are_not_skewed() {
+fn workers_with_equal_work_are_not_skewed() {
     let analysis = analyse(&workers(
         30,
         &format!("2{}2b  holds f 0..1", "d".repeat(30)),
@@ -87,13 +87,13 @@ fn those_who_have_as_much_to_do_are_not_skewed() {
 
 /// One that waits for work as well as the others has no more than there is: clients ask for no more.
 #[test]
-fn who_waits_for_work_too_has_not_too_much() {
+fn a_worker_that_waits_for_work_is_not_overloaded() {
     assert!(found(&analyse(&workers(25, &waits("b", 2), &waits("c", 3), ""))).is_none());
 }
 
 /// A free process takes the next connection. The least busy ones have little work because there is no more.
 #[test]
-fn who_accepts_connections_has_what_nobody_else_took() {
+fn workers_that_accept_connections_are_not_skewed() {
     let told = |call: &str| {
         let mut trace = workers(30, &waits("b", 2), &waits("c", 3), "");
         let wait =

@@ -273,7 +273,7 @@ fn sampled_stacks_are_unbiased_and_know_their_error() {
 }
 
 #[test]
-fn by_symbol_inlined_calls_belong_to_who_holds_them() {
+fn by_symbol_inlined_calls_belong_to_the_enclosing_function() {
     for seed in 0..20 {
         let mut trace = traced(seed);
         let inlined = |name: &str| name == "f2" || name == "f5";

@@ -30,7 +30,7 @@ fn gain(analysis: &Analysis) -> Option<(f64, f64)> {
 }
 
 #[test]
-fn workers_who_all_wait_for_a_task_until_their_time_is_up_starve_the_pool() {
+fn workers_that_all_time_out_on_a_task_starve_the_pool() {
     let analysis = pool(&format!("main  0mmmmmmmmm\n{WORKERS}"));
     let (low, high) = gain(&analysis).unwrap_or_else(|| panic!("{:#?}", analysis.findings));
     assert!((0.49..0.51).contains(&high) && (0.4..high).contains(&low), "{low} {high}");
@@ -47,7 +47,7 @@ fn another_process_that_waits_keeps_no_pool_from_starving() {
 }
 
 #[test]
-fn a_pool_is_not_starved_while_somebody_does_what_its_workers_wait_for() {
+fn a_pool_is_not_starved_while_the_awaited_task_runs() {
     let beside = |row: &str| pool(&format!("{row}\n{WORKERS}"));
     let works = beside("main  0r11111mmm");
     let reads = beside("main  0mmmmmmmmm\nstore  1ddddddddd");

@@ -31,7 +31,7 @@ fn run(from: usize, to: usize, (offset, function_offset): (u64, u64)) -> Analysi
 }
 
 #[test]
-fn who_is_hot_and_interpreted_all_along_is_told() {
+fn a_hot_method_that_stays_interpreted_is_reported() {
     let analysis = run(0, 240, (METHOD, 0));
     let finding = analysis.findings.iter().find(|finding| finding.rule == "stays-interpreted").expect("it");
     assert!(finding.subject.starts_with("rate in "), "{}", finding.subject);

@@ -12,7 +12,7 @@ use holdup_findings::{Confidence, analyse};
 use holdup_testkit::check::{check_lanes, confidence, trace_of_lanes};
 
 #[test]
-fn a_lock_is_told_where_a_stranger_has_the_other_cpu() {
+fn a_lock_is_reported_while_another_program_uses_the_other_cpu() {
     let beside = |stranger: &str| {
         check_lanes(&format!(
             "@cpus 2\n@repeat 20\n\
@@ -28,7 +28,7 @@ fn a_lock_is_told_where_a_stranger_has_the_other_cpu() {
 }
 
 #[test]
-fn a_lone_worker_is_told_where_a_stranger_has_the_other_cpu() {
+fn a_lone_worker_is_reported_while_another_program_uses_the_other_cpu() {
     let analysis = check_lanes(
         "@cpus 2\n@c park\n@repeat 20\n@samples A 0..8 user main;parse\n\
          A        00000000cc  holds c 0..8\n\
@@ -40,7 +40,7 @@ fn a_lone_worker_is_told_where_a_stranger_has_the_other_cpu() {
 }
 
 #[test]
-fn who_waits_for_a_strangers_cpu_is_no_lone_worker() {
+fn a_thread_queued_behind_another_program_is_no_lone_worker() {
     // A is runnable: other threads use both CPUs, and the thread that it waits for would help no other
     // thread.
     let (queued, parked) = ("r".repeat(38), "c".repeat(39));
@@ -55,7 +55,7 @@ fn who_waits_for_a_strangers_cpu_is_no_lone_worker() {
 }
 
 #[test]
-fn threads_bound_to_one_cpu_are_told_though_a_stranger_has_the_other() {
+fn pinned_threads_are_reported_while_another_program_uses_the_other_cpu() {
     let with = |cpus_allowed: u32| {
         let drawing = "@cpus 2\n@repeat 40\nA  00rr00\nB  rr00rr\n~backup  111111\n";
         let (_, mut trace) = trace_of_lanes(drawing);
@@ -67,7 +67,7 @@ fn threads_bound_to_one_cpu_are_told_though_a_stranger_has_the_other() {
 }
 
 #[test]
-fn who_works_alone_at_the_end_because_a_stranger_had_its_cpu_is_no_serial_section() {
+fn a_late_end_caused_by_another_program_is_no_serial_section() {
     // Both have eleven ticks of work. Another program used B's CPU for eight.
     let analysis = check_lanes(
         "@cpus 2\n@j join\n@k join\n\
@@ -85,7 +85,7 @@ fn who_works_alone_at_the_end_because_a_stranger_had_its_cpu_is_no_serial_sectio
 }
 
 #[test]
-fn two_threads_on_one_cpu_are_not_too_many_where_a_stranger_has_the_other() {
+fn two_threads_on_one_cpu_are_no_oversubscription_with_another_program() {
     let picture = "@cpus 2\n@repeat 20\n\
          A        000rrr000mmm\n\
          B        rrr000rrr000  holds m 9..12\n";
@@ -125,7 +125,7 @@ fn alone_in_what_all_do_is_an_uneven_end() {
 }
 
 #[test]
-fn who_is_kept_from_other_cpus_goes_on_when_it_did() {
+fn a_pinned_thread_keeps_its_recorded_start() {
     // The lock's holder may only use the first CPU, which a thread with a higher priority uses. Another
     // program leaves gaps on the other CPU.
     let (waits, queues) = ("m".repeat(200), "r".repeat(200));
@@ -173,7 +173,7 @@ fn the_way_to_a_cpu_takes_its_time_in_a_replay_too() {
 }
 
 #[test]
-fn who_does_not_spin_does_not_lose_its_cpu_to_a_stranger_in_the_meantime() {
+fn without_spinning_no_cpu_is_lost_to_another_program() {
     // Both programs want the one CPU in turns: all that A does there is to spin, or it did so before, when it was alone.
     let gain = |own: &str, stranger: &str, spins: u32| {
         let (_, trace) = trace_of_lanes(&format!(

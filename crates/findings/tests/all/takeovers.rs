@@ -28,7 +28,7 @@ fn taken_over(ticker: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_path_goes_on_with_who_is_in_the_call() {
+fn the_critical_path_continues_in_the_thread_in_the_call() {
     let steps = taken_over("runtime.sysmon");
     assert_eq!(steps, ["A useful 2", "A io-wait 2", "B useful 6"]);
 }
@@ -114,7 +114,7 @@ fn a_worker_that_sleeps_before_it_looks_again_is_no_finding() {
 /// A thread that only maintains the runtime, and waits with a timeout, has no clock that the program
 /// requested. A pool's worker may have one.
 #[test]
-fn a_runtimes_own_thread_without_anything_to_do_does_not_sleep_for_anybody() {
+fn an_idle_runtime_thread_delays_no_thread() {
     let sleeping = |name: &str, idle: &str| {
         let (_, mut trace) = trace_of_lanes(&format!(
             "@cpus 2\n@tick 100000\n@v park\n@timeout v 3\n@d disk 75\n@repeat 60\n\

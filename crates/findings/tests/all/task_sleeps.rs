@@ -21,7 +21,7 @@ fn told(tick_ns: u64, stacks: &[(&str, &str)]) -> (String, String) {
 const TAKE: &str = "main;app::Bucket::take;tokio::time::sleep::Sleep::poll;now";
 
 #[test]
-fn the_function_is_told_that_asked_for_the_sleep() {
+fn the_function_that_requested_the_sleep_is_named() {
     let (said, advice) = told(120_000, &[("8..10", TAKE), ("18..20", "main;app::serve")]);
     assert!(said.contains("mostly in app::Bucket::take (8 of the 8 stacks"), "{said}");
     assert!(advice.contains("timer ticks every 1.00 ms"), "{advice}");
@@ -35,7 +35,7 @@ fn a_long_sleep_is_not_the_clocks() {
 }
 
 #[test]
-fn a_clock_beside_another_wait_is_no_sleep() {
+fn a_timeout_of_another_wait_is_no_sleep() {
     let beside =
         "main;app::ask;tokio::time::timeout::Timeout<T>::poll;tokio::time::sleep::Sleep::poll_elapsed";
     let (said, _) = told(120_000, &[("8..10", beside)]);

@@ -75,7 +75,7 @@ fn the_lock_is_named_with_how_many_waited_and_what_its_holders_did() {
 
 /// A writer lets three readers go on at once: it held the lock since the first of them waited.
 #[test]
-fn who_lets_several_go_on_held_it_since_the_first_waited() {
+fn a_release_to_several_waiters_was_held_since_the_first_wait() {
     let (mut trace, [begins, lets_go]) = with_stacks("A  000011\nB  111100\n", WAITS);
     let at = |tenths: u64| Timestamp(trace.start().0 + tenths * 100_000);
     let (holder, reader) = (trace.target_threads().next().unwrap(), trace.target_threads().nth(1).unwrap());
@@ -168,7 +168,7 @@ fn three_waits(begins: &str) -> Trace {
 
 /// The recording continues after the process exit. That time does not count as time without waiters.
 #[test]
-fn how_many_wait_is_told_of_the_time_in_which_it_was_looked_at() {
+fn mean_waiters_cover_only_the_observed_time() {
     let mut trace = three_waits(WAITS);
     trace.manifest.end_ns += 60_000_000;
     let process = trace.threads[trace.task_waits.rows[0].thread.index()].process;

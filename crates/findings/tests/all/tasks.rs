@@ -125,7 +125,7 @@ fn a_pool_that_looks_for_work_in_vain_has_no_tasks_too_many() {
 }
 
 #[test]
-fn a_channel_calls_nobody() {
+fn callees_of_a_channel_are_no_tasks() {
     // Both threads are loops of the program that call the channel. The channel's callees are not tasks.
     let (give, take) = ("clone;Main.produce;Pool.push", "clone;Main.consume;Pool.take");
     pool(&[(give, 5), (take, 4), ("clone;Main.consume", 1)], "@silent fine-tasks\n");

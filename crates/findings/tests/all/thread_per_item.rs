@@ -75,7 +75,7 @@ fn advice_for_a_runtime_that_starts_threads_per_region_is_how_to_keep_them() {
 
 /// The starter waits for each thread before it starts the next. One other thread stays.
 #[test]
-fn threads_that_are_waited_for_one_by_one_are_told_so() {
+fn threads_joined_one_by_one_are_reported() {
     let mut text = "@cpus 2\n@tick 100000\n@j join\n".to_owned();
     let mut lanes = format!("starter  {}\n", "00jj".repeat(150));
     for child in 0..150 {
@@ -157,7 +157,7 @@ fn workers(number: usize, ticks: usize, inside: usize) -> Analysis {
 }
 
 #[test]
-fn interpreters_that_are_made_for_each_piece_are_told_with_what_is_known_of_them() {
+fn an_interpreter_per_item_is_reported_with_its_startup_cost() {
     let analysis = workers(40, 40, 2);
     let finding = &analysis.findings.iter().find(|finding| finding.rule == "thread-per-item").expect("it");
     assert!(finding.subject == "40 short-lived threads of node", "{finding:#?}");

@@ -16,7 +16,7 @@ fn picture(function: &str, between: &str) -> String {
 }
 
 #[test]
-fn who_looks_up_names_and_gets_no_answer_is_told() {
+fn name_lookups_without_a_response_are_reported() {
     let analysis = check_lanes(&picture("getaddrinfo", ""));
     let finding =
         analysis.findings.iter().find(|finding| finding.rule == "answer-timeout").expect("a finding");
@@ -34,7 +34,7 @@ fn another_time_out_is_a_hint_if_something_else_follows() {
 }
 
 #[test]
-fn who_asks_for_the_same_again_and_again_looks_by_the_clock() {
+fn repeated_identical_waits_are_polling() {
     check_lanes(&(picture("ask", "") + "@silent answer-timeout\n"));
 }
 
@@ -56,7 +56,7 @@ fn retried(analysis: Analysis) -> Option<Finding> {
 }
 
 #[test]
-fn who_connects_to_a_full_queue_waits_for_a_second() {
+fn connecting_to_a_full_queue_waits_for_a_second() {
     let finding = retried(connecting("socket 42", 101, (8, 30))).expect("a finding");
     assert_eq!(finding.confidence, Confidence::High);
     assert!(finding.subject.contains("queue is full"), "{}", finding.subject);
@@ -68,7 +68,7 @@ fn who_connects_to_a_full_queue_waits_for_a_second() {
 }
 
 #[test]
-fn nobody_answers_where_no_queue_was_full() {
+fn retransmits_without_a_full_queue_mean_no_response() {
     let finding = retried(connecting("socket 42", 301, (8, 0))).expect("a finding");
     assert!(finding.subject.contains("without a response"), "{}", finding.subject);
     assert!(finding.advice[0].contains("syn-sent"), "{:?}", finding.advice);
@@ -83,7 +83,7 @@ fn a_wait_for_a_descriptor_may_be_for_a_connection() {
 
 /// Also a response each second. If threads connect, only these are reported.
 #[test]
-fn of_waits_the_surest_are_told() {
+fn only_the_connecting_waits_are_reported() {
     let (_, mut trace) = trace_of_lanes(&format!(
         "@repeat 4\n@cpus 2\n@tick 10000000\n@c socket 42\n@d multiplex 7\nA  0{}0\nB  1{}1\n",
         "c".repeat(101),
@@ -97,7 +97,7 @@ fn of_waits_the_surest_are_told() {
 }
 
 #[test]
-fn who_would_accept_waits_while_event_loops_connect() {
+fn the_accepting_thread_waits_while_event_loops_connect() {
     let finding = retried(connecting("socket 43", 90, (8, 30))).expect("a finding");
     assert_eq!(finding.confidence, Confidence::Medium);
     assert!(finding.summary[0].contains("The accepting thread waited 8 times"), "{:?}", finding.summary);

@@ -33,11 +33,11 @@ fn woken_on_the_way(lanes: &str, moved: &[u32]) -> Trace {
 }
 
 #[test]
-fn who_was_woken_on_its_way_to_sleep_sleeps_all_the_same() {
+fn a_thread_woken_before_its_sleep_still_sleeps() {
     assert_alike(&woken_on_the_way("A  00mm\nB  11nn\n", &[0, 1]));
 }
 
 #[test]
-fn who_was_woken_on_its_way_to_a_barrier_came_before_whoever_woke_it() {
+fn a_thread_woken_before_a_barrier_arrived_before_its_waker() {
     assert_alike(&woken_on_the_way("@m barrier\nA  00mm00\nB  1111nn\n", &[0]));
 }

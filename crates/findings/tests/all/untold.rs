@@ -21,7 +21,7 @@ fn told_by(waiter: &str, reason: &str, beside: &str) -> (String, String) {
 }
 
 #[test]
-fn who_finds_when_time_is_up_what_it_waited_for_was_not_told() {
+fn a_timeout_with_a_true_condition_is_a_lost_wakeup() {
     let (said, advice) = told("park", "");
     assert!(said.contains("20 sleeps of these were waits for another thread"), "{said}");
     assert!(advice.starts_with("Signal the waiter"), "{advice}");
@@ -32,14 +32,14 @@ fn who_finds_when_time_is_up_what_it_waited_for_was_not_told() {
 }
 
 #[test]
-fn who_sleeps_waits_for_nobody() {
+fn a_sleep_is_no_lost_wakeup() {
     let (said, advice) = told("sleep", "");
     assert!(!said.contains("for another thread") && !advice.starts_with("Signal"), "{said} {advice}");
 }
 
 /// A thread that checks and wakes no other thread may have found nothing.
 #[test]
-fn who_wakes_nobody_behind_it_may_have_waited_for_the_time() {
+fn a_timeout_without_a_later_wakeup_may_be_intended() {
     let (said, _) = told_by("A  cccccccc00c0\n", "park", "C  cccccccc2222  holds d 8..9\n");
     assert!(said.contains("20 sleeps of these"), "C finds something, A does not: {said}");
     let (said, _) = told_by("A  cccccccc00c0\n", "park", "@n sleep\nC  nnnnnnnn2222  holds d 8..9\n");
@@ -49,7 +49,7 @@ fn who_wakes_nobody_behind_it_may_have_waited_for_the_time() {
 /// A thread that is never signalled waits on a condition variable to be woken at the program's exit. It waits
 /// for the timeout.
 #[test]
-fn who_is_told_by_nobody_ever_waits_for_the_time() {
+fn a_thread_that_is_never_signalled_waits_for_its_timeout() {
     let (said, _) = told_by("A  cccccccc0000  holds d 8..9\n", "park", "");
     assert!(!said.contains("for another thread"), "{said}");
 }

@@ -38,7 +38,7 @@ fn locks_at(words: [u64; 3]) -> usize {
 }
 
 #[test]
-fn two_words_of_one_lock_are_told_once() {
+fn two_words_of_one_lock_are_reported_once() {
     // Readers' and writers' words of glibc's reader-writer lock, and a lock elsewhere.
     assert_eq!(locks_at([0x5008, 0x500c, 0x6000]), 2);
 }
@@ -124,7 +124,7 @@ fn event_loops_that_are_woken_one_by_one_are_no_herd() {
 }
 
 #[test]
-fn a_straggler_that_a_stranger_keeps_from_its_cpu_is_a_hint() {
+fn a_straggler_displaced_by_another_program_is_a_hint() {
     let picture = |other: &str| {
         format!(
             "@cpus 4\n@b barrier\n@repeat 20\n@silent load-imbalance\n\
@@ -229,7 +229,7 @@ fn long_calls_are_no_storm_though_their_number_is_not_well_known() {
 }
 
 #[test]
-fn who_works_on_alone_because_of_a_stranger_is_no_serial_section() {
+fn working_alone_because_of_another_program_is_no_serial_section() {
     let picture = |other: &str| {
         format!(
             "@cpus 2\n@b barrier\n@repeat 20\n\

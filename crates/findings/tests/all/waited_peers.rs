@@ -51,7 +51,7 @@ fn each_wait_is_for_the_other_end_of_its_socket() {
 
 /// A server has as many peers as clients. They are identified by the port to which they connected.
 #[test]
-fn clients_of_one_listener_are_told_together() {
+fn clients_of_one_listener_are_one_row() {
     let peers = waited(
         "@cpus 2\n@q socket 45\n@e socket 47\nA  0qqqqqq0\nB  1eeee111\n",
         &[(45, "unix ← @queue, other end socket:[7]"), (47, "unix ← @queue, other end socket:[8]")],
@@ -81,7 +81,7 @@ fn polls_for_one_pipe_are_none_of_it() {
 
 /// libpq polls for its connection alone: it waits for the server's answer. A server that polls for its client has nothing to do.
 #[test]
-fn a_poll_for_the_answer_of_who_was_connected_to_is_a_wait_at_the_network() {
+fn a_poll_for_a_servers_response_is_a_network_wait() {
     let class_of = |name: &str| {
         let (_, mut trace) = trace_of_lanes("@cpus 2\n@f multiplex 7\nA  0ffff0\n");
         name_socket(&mut trace, 7, (1, name));

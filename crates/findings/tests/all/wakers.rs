@@ -76,7 +76,7 @@ fn derive(trace: &Trace) -> Profile {
 }
 
 #[test]
-fn a_chain_follows_the_wakers_that_waited_meanwhile() {
+fn a_chain_follows_wakers_that_waited_during_the_wait() {
     let (mut trace, stacks) = threads_with_stacks();
     let wait = Some(stacks["wait"]);
     // A waits 100..900. B, which wakes it, itself waited 200..800 for C. C's wait for D had ended before.

@@ -40,7 +40,7 @@ fn compared(a: &Trace, b: &Trace) -> Difference {
 }
 
 #[test]
-fn a_lock_that_is_waited_for_longer_all_along_is_told_with_an_interval() {
+fn steadily_longer_lock_waits_are_reported_with_an_interval() {
     let found = compared(&waiting(2), &waiting(4));
     assert_eq!(found.basis, Basis::Blocks);
     let row = found.rows.iter().find(|row| row.table == Table::Lock).expect("the lock");
@@ -72,7 +72,7 @@ fn the_same_recording_twice_differs_in_nothing() {
 }
 
 #[test]
-fn bytes_that_are_allocated_all_along_are_told_and_a_burst_is_not() {
+fn steady_allocations_are_reported_and_a_burst_is_not() {
     let with = |bytes: u64, from_ns: u64| {
         let mut trace = waiting(1);
         let (start, wall) = (trace.start().0 + from_ns, trace.wall().0 - from_ns);

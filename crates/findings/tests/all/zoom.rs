@@ -113,7 +113,7 @@ fn check_lanes(looked: &Looked, said: &str) {
 }
 
 #[test]
-fn lanes_tell_all_time_at_every_zoom() {
+fn lanes_cover_all_time_at_every_zoom() {
     for seed in 0..SEEDS {
         check_lanes(&random(seed), &format!("seed {seed}"));
     }
@@ -132,7 +132,7 @@ fn the_deepest_zoom_merges_nothing_that_lasts() {
 }
 
 #[test]
-fn cpus_tell_all_running_time_at_every_zoom() {
+fn cpu_lanes_cover_all_running_time_at_every_zoom() {
     let all = (0..SEEDS).map(random).chain([switching()]);
     for (number, looked) in all.enumerate() {
         for (cpu, timeline) in looked.timelines.iter() {
@@ -217,7 +217,7 @@ fn ranges_add_up() {
 
 /// B held m, and another program used its CPU. That is why A waited.
 #[test]
-fn why_leads_to_who_had_the_holders_cpu() {
+fn the_reason_chain_leads_to_the_occupant_of_the_holders_cpu() {
     let (_, trace) =
         trace_of_lanes("@cpus 2\nA 0mmmmmmmmm00\nB 111rrrrr1111 holds m 0..10\n~stranger ...11111....\n");
     let looked = looked_at(trace);
@@ -244,7 +244,7 @@ fn why_leads_to_who_had_the_holders_cpu() {
 
 /// A was preempted on CPU 0, where the other program continued, and found CPU 1 free at the end.
 #[test]
-fn who_lost_its_cpu_was_behind_who_took_it() {
+fn a_preempted_thread_queues_behind_the_preempting_one() {
     let (_, trace) = trace_of_lanes("@cpus 2\nA 000rrrrr1111\nB 11111111....\n~stranger ...000000000\n");
     let looked = looked_at(trace);
     let all = looked.threads().flat_map(|thread| looked.trace.slices.of(thread));

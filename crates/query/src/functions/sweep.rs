@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn who_refuses_memory_ends_it() {
+    fn a_refused_memory_request_ends_the_sweep() {
         let all = of(&(0..100).map(|_| (0, 0, 10)).collect::<Vec<_>>());
         let refused = pairs(&all, &all, |bytes| if bytes > 10_000 { Err(()) } else { Ok(()) });
         assert_eq!(refused, Err(()));

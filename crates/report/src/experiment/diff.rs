@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn collections_are_told_in_words() {
+    fn collections_are_compared_in_words() {
         let part = |name: &str, a_ns, b_ns| Part { name: name.to_owned(), a_ns, b_ns };
         let parts = vec![part("gc-wait", 0.0, 60e6), part("gc-work", 6e6, 5e6)];
         let found = Collections { a_ns: 6e6, b_ns: 65e6, more_ns: 100e6, parts };

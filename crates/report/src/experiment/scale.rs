@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_law_that_is_not_fitted_says_what_is_missing() {
+    fn an_unfitted_law_names_the_missing_worker_counts() {
         let text = not_fitted(&scaling(&[1, 2, 8], &[4, 6], 16));
         assert!(text.contains("needs 5 numbers of workers"), "{text}");
         assert!(text.ends_with("only 3 (1,2,8). Missing are 2, for example --workers 1,2,4,6,8."), "{text}");

@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn samples_weigh_what_the_ledger_says_in_their_categories() {
+    fn sample_weights_equal_the_ledger_by_category() {
         let (_, trace) =
             trace_of_lanes("@samples A 0..4 user main;work\nA  0000mmmm\nB  mmmm1111  holds m 4..8\n");
         let mut out = Vec::new();
@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(sums.into_iter().collect::<Vec<_>>(), wanted);
     }
     #[test]
-    fn cpu_time_that_is_no_whole_microsecond_is_told_by_the_next_sample() {
+    fn fractions_of_microseconds_carry_over_to_the_next_sample() {
         let picture = "@tick 1999\n@samples A 0..16 user main;work\nA  0m0m0m0m0m0m0m0m\nB  1111111111111111  holds m 0..16\n";
         let (_, trace) = trace_of_lanes(picture);
         let mut out = Vec::new();

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn boxes_say_their_time_and_names_are_escaped() {
+    fn boxes_show_their_time_and_names_are_escaped() {
         let said = titles(&written(&Options::default()));
         let wanted = [
             "useful 8.00 ms (50.0 %)",
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_comparison_says_before_and_now() {
+    fn a_comparison_shows_time_before_and_now() {
         let (_, before) =
             trace_of_lanes("@samples A 0..1 user main;work<T>\nA  00mmmmmm\nB  mm111111  holds m 2..8\n");
         let said = titles(&written(&Options { against: Some(&before), ..Options::default() }));

@@ -193,7 +193,7 @@ mod tests {
     const PAGE: &str = "/0123456789abcdef/";
 
     #[test]
-    fn who_has_the_address_may_ask() {
+    fn requests_with_the_address_are_admitted() {
         assert_eq!(ask("GET", PAGE, &[]), Ok("?".into()));
         assert_eq!(ask("HEAD", "/0123456789abcdef/api/lanes?level=1", &[]), Ok("api/lanes?level=1".into()));
         assert_eq!(ask("GET", PAGE, &[("Host", "localhost:4711")]), Ok("?".into()));
@@ -203,14 +203,14 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_out_the_last_slash_is_led_to_the_page() {
+    fn a_missing_last_slash_is_redirected() {
         assert_eq!(ask("GET", "/0123456789abcdef", &[]), Err(308));
         assert_eq!(ask("GET", "/0123456789abcdef?x", &[]), Err(308));
         assert_eq!(ask("GET", "/0123456789abcdee", &[]), Err(403));
     }
 
     #[test]
-    fn nobody_writes() {
+    fn only_get_and_head_are_allowed() {
         for method in ["POST", "PUT", "DELETE", "OPTIONS", "CONNECT", "get", ""] {
             assert_eq!(ask(method, PAGE, &[]), Err(405), "{method}");
         }
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_know_the_token_sees_nothing() {
+    fn requests_without_the_token_are_refused() {
         for target in
             ["/", "/api/summary", "/0123456789abcdee/", "/0123456789abcdef0/", "/0123/", "//", "*", ""]
         {

@@ -46,7 +46,7 @@ pub fn pause_of(trace: &Trace, tick: u64) -> Fired {
 }
 
 #[test]
-fn of_a_pause_that_fired_the_report_says_why() {
+fn a_pause_that_fired_is_explained_in_the_report() {
     let (_, mut trace) = trace_of_lanes(BUSY);
     manifest(&mut trace);
     trace.manifest.fired.push(pause_of(&trace, 8));

@@ -108,7 +108,7 @@ fn the_head_has_how_the_command_ended() {
 }
 
 #[test]
-fn a_ledger_of_some_threads_says_of_how_many() {
+fn a_ledger_of_some_threads_gives_their_number() {
     let (mut trace, analysis) = busy();
     trace.manifest.threads_seen = 3001;
     let head = |trace: &Trace| {
@@ -392,7 +392,7 @@ fn hardware_counters_come_with_instructions_a_cycle_or_with_why_there_are_none()
 }
 
 #[test]
-fn a_finding_says_how_to_look_at_its_worst_place() {
+fn a_finding_links_to_its_worst_place() {
     let (_, trace) = trace_of_lanes(BUSY);
     let analysis = analyse(&trace);
     let asked = StackAsk::default();

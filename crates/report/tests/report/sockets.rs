@@ -9,7 +9,7 @@ use holdup_testkit::check::trace_of_lanes;
 use super::{golden, sections};
 
 #[test]
-fn the_other_ends_of_sockets_are_told() {
+fn peers_of_sockets_are_reported() {
     let (_, mut trace) = trace_of_lanes(
         "@cpus 2\n@q socket 45\n@e socket 47\n@f multiplex 7\n@g multiplex 232\n@h socket 44\n@k socket 46\n\
          A  0qqqqqq0eeee0ff0ggg0h0qqq0kkkkk\n",

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::{ask, assets, busy, number, unpacked, viewer};
 
 #[test]
-fn who_had_the_cpu_is_told_with_the_cpu_that_was_waited_for_and_where_they_ran() {
+fn occupants_are_listed_with_the_awaited_cpu_and_their_places() {
     // A goes on at another CPU than the one that it lost and waited for.
     let picture = "@cpus 2\nA  00rrrrrrr11\nB  ..0bb0000..\nC  ...00bbbb..\nD  1111bbbbb..\n";
     let viewer = viewer(trace_of_lanes(picture).1);
@@ -81,7 +81,7 @@ fn of_more_wakeups_than_can_be_drawn_all_times_and_threads_have_some() {
 }
 
 #[test]
-fn a_table_that_is_cut_says_of_how_much_it_is_the_first() {
+fn a_truncated_table_gives_its_total() {
     let mut trace = trace_of_lanes("A  00000000\n").1;
     let loss = |at| Loss {
         source: "switches".into(),
@@ -137,7 +137,7 @@ fn uneven(threads: u32) -> Trace {
 }
 
 #[test]
-fn a_file_keeps_its_size_and_says_which_lanes_it_has_not() {
+fn a_file_keeps_its_size_and_lists_missing_lanes() {
     let viewer = viewer(uneven(150));
     let mut lanes = Vec::new();
     for bytes in [512u64 << 10, 1 << 20] {
@@ -156,7 +156,7 @@ fn a_file_keeps_its_size_and_says_which_lanes_it_has_not() {
 }
 
 #[test]
-fn a_file_says_that_others_have_no_lanes_in_it() {
+fn a_file_notes_that_other_programs_have_no_lanes() {
     let says =
         |page: &bundle::Page| page.thinned.iter().any(|one| one.starts_with("Threads of other programs"));
     let page = bundle::page(&busy(), &assets(), 16 << 20).expect("a page");

@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn switches_say_one_side() {
+    fn a_switch_record_has_one_side() {
         let mut follower = Follower::default();
         let events = fed(&mut follower, 1, switch(false, false));
         let [Event::Switch(arrival)] = events.as_slice() else { panic!("{events:?}") };

@@ -34,7 +34,7 @@ fn without_first() -> Vec<Event> {
 }
 
 #[test]
-fn a_process_lives_on_without_its_first_thread_and_is_told_of_when_it_is_over() {
+fn a_process_outlives_its_first_thread_and_its_end_is_recorded() {
     let mut events = without_first();
     events.extend([
         forked(300, 2, (1, 3)),

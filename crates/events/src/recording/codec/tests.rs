@@ -355,7 +355,7 @@ fn a_block_takes_few_bytes() {
 }
 
 #[test]
-fn a_text_is_known_by_what_it_says_wherever_it_is() {
+fn texts_are_compared_by_content_and_not_by_address() {
     let tell = |name: &str| {
         let name = name.into();
         Event::Tell(Tell { at: Timestamp(1), tgid: 1, tid: 0, lane: 0, what: Told::End, name })

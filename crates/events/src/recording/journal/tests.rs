@@ -76,7 +76,7 @@ fn what_was_written_is_read() {
 }
 
 #[test]
-fn when_it_begins_is_told_behind_what_was_found() {
+fn the_start_time_may_follow_earlier_events() {
     let dir = std::env::temp_dir().join(format!("holdup-journal-begin-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
     let manifest = Manifest { start_ns: 400, start_unix_ns: 5_000_000, ..Manifest::default() };
@@ -95,7 +95,7 @@ fn when_it_begins_is_told_behind_what_was_found() {
 }
 
 #[test]
-fn cut_anywhere_it_gives_the_whole_chunks_and_says_so() {
+fn a_journal_cut_anywhere_gives_whole_chunks_and_a_loss() {
     let (bytes, ends) = journal("cut");
     for cut in 0..=bytes.len() {
         let whole = ends.iter().filter(|end| **end <= cut).count();
@@ -154,7 +154,7 @@ fn events_that_this_version_does_not_know_are_missing_not_nothing() {
 }
 
 #[test]
-fn a_journal_of_a_newer_holdup_says_so() {
+fn a_journal_of_a_newer_version_is_an_error() {
     let dir = std::env::temp_dir().join(format!("holdup-journal-newer-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
     let manifest = Manifest { format: FORMAT_VERSION + 1, holdup: "99.0".to_owned(), ..Manifest::default() };

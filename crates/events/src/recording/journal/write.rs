@@ -184,7 +184,7 @@ mod tests {
     use crate::recording::journal::{JournalReader, dropped};
 
     #[test]
-    fn what_found_no_room_is_told_by_who_reads_the_journal() {
+    fn events_dropped_for_lack_of_space_are_counted_by_the_reader() {
         let dir = std::env::temp_dir().join(format!("holdup-journal-full-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
         let waking = |at: u64| Event::Waking(Waking { at: Timestamp(at), ..Waking::default() });

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_whose_rows_are_all_the_same_are_far_from_what_is_refused() {
+    fn tables_of_equal_rows_are_within_the_row_limit() {
         for (name, groups) in [
             ("steals", &[1 << 18][..]),
             ("steals", &[1 << 18; 2]),

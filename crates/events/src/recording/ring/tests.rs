@@ -52,7 +52,7 @@ fn it_reaches_back_as_far_as_asked_and_not_much_further() {
 }
 
 #[test]
-fn a_recording_begins_where_it_is_said_to() {
+fn a_recording_begins_at_the_given_time() {
     let mut ring = EventRing::new(keep(800, 1 << 20), 0);
     record(&mut ring, 0, 10);
     ring.begin_at(Timestamp(12 * MS), 7);
@@ -65,7 +65,7 @@ fn a_recording_begins_where_it_is_said_to() {
 }
 
 #[test]
-fn what_was_before_is_told_at_its_beginning() {
+fn earlier_state_is_emitted_at_the_start() {
     let mut ring = EventRing::new(keep(800, 1 << 20), 0);
     record(&mut ring, 0, 5_000);
     let cut = ring.cut(Timestamp(4_900 * MS)).unwrap();
@@ -92,7 +92,7 @@ fn what_was_before_is_told_at_its_beginning() {
 }
 
 #[test]
-fn a_loss_that_reaches_into_it_is_told_from_its_beginning_on() {
+fn a_loss_before_the_start_is_clipped() {
     let mut ring = EventRing::new(keep(800, 1 << 20), 0);
     record(&mut ring, 0, 5_000);
     let start = ring.begin();
@@ -167,7 +167,7 @@ fn what_comes_late_and_what_began_before_is_not_in_it() {
 }
 
 #[test]
-fn too_little_room_is_said_and_kept_to() {
+fn a_full_ring_is_reported_and_stays_bounded() {
     let mut ring = EventRing::new(keep(60_000, 4_000), 0);
     for round in 0..50 {
         // None of these bytes is predictable.
@@ -185,7 +185,7 @@ fn too_little_room_is_said_and_kept_to() {
 
 /// However many stacks come, and one that a thread still waits with is never forgotten.
 #[test]
-fn stacks_that_are_told_anew_replace_the_old_ones() {
+fn redefined_stacks_replace_the_old_ones() {
     let mut ring = EventRing::new(keep(800, 200_000), 0);
     record(&mut ring, 0, 100);
     let mut most = 0;
@@ -261,7 +261,7 @@ fn stacks_that_nothing_names_any_more_make_room() {
 
 /// If the same stacks recur in each generation, redefinition is wasted, so it must be rare.
 #[test]
-fn stacks_that_are_all_in_use_are_not_told_again_and_again() {
+fn stacks_in_constant_use_are_rarely_redefined() {
     let mut ring = EventRing::new(keep(800, 256 << 20), 0);
     let mut anew = 0;
     let tell = |ring: &mut EventRing<u32>, generation: u64, ms: u64| {

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn who_looks_in_now_and_then_does_not_make_bytes_common() {
+    fn rare_accesses_do_not_make_bytes_shared() {
         let (own, other) = ((0, 0x1000, AccessKind::Update, 500), (1, 0x1008, AccessKind::Update, 500));
         assert_eq!(line(&[own, other]).common(), 0);
         // A check of a pointer to the array reads its first byte.

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn speeds_are_told_apart_although_no_pair_is_alone_throughout() {
+    fn speeds_are_estimated_although_no_pair_is_alone_throughout() {
         for truth in [1.0, 3.0, 12.0] {
             let Estimate { value, variance } = faster(&pairs(truth, 0.3, 2_000)).unwrap();
             let error = ERRORS_95 * variance.sqrt();
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn too_little_a_clock_and_what_moves_to_and_fro_tell_nothing() {
+    fn few_pairs_clocks_and_oscillating_counters_give_no_estimate() {
         assert!(faster(&pairs(3.0, 0.3, 20)).is_none(), "few pairs");
         let never: Vec<Pair> =
             pairs(3.0, 0.3, 2_000).iter().map(|one| Pair { shared: 1.0, alone: 0.0, ..*one }).collect();
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn time_beside_others_is_counted_once() {
+    fn overlapping_time_is_counted_once() {
         let several = [(10, 20), (30, 40)];
         assert_eq!(overlap(&several, (0, 100)), 20);
         assert_eq!(overlap(&several, (15, 35)), 10);

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_bytes_and_bytes_of_their_own_are_told_apart() {
+    fn shared_bytes_and_separate_bytes_are_distinguished() {
         let same = seen(&[(0, 0x1000, 4, 200), (1, 0x1000, 4, 300)]).unwrap();
         assert_eq!((same.sharing, same.hits, same.common_places), (Some(Sharing::True), 8, 1));
         assert_eq!(same.samples, 90, "of the line that was watched");
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn who_looks_in_now_and_then_does_not_make_it_common() {
+    fn rare_accesses_do_not_make_a_line_truly_shared() {
         let own = [(0, 0x1000, 4, 200), (1, 0x1008, 4, 200)];
         let reader = seen(&[&own[..], &[(2, 0x1000, 1, 20_000), (2, 0x1008, 1, 20_000)]].concat()).unwrap();
         assert_eq!((reader.sharing, reader.threads), (Some(Sharing::False), 3));
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn one_thread_alone_says_nothing_and_one_place_hardly_shared_is_not_clear() {
+    fn a_single_thread_gives_nothing_and_a_rarely_shared_place_is_unclear() {
         assert_eq!(seen(&[(0, 0x1000, 4, 200), (1, 0x1000, 0, 9_000)]), None);
         assert_eq!(seen(&[(0, 0x2000, 4, 200), (1, 0x2000, 4, 200)]), None, "another line");
         assert_eq!(seen(&[(0, 0x1000, 4, 200), (1, 0x1000, 1, 90_000)]).unwrap().sharing, None);

@@ -45,7 +45,7 @@ fn a_delay_passes_while_a_cpu_is_idle() {
 }
 
 #[test]
-fn who_queues_has_not_begun_with_what_it_is_to_run() {
+fn a_queued_thread_has_not_started_its_next_run() {
     let model = model(&[&[(Kind::Run, 0, 1), (Kind::Away, 1, 4), (Kind::Run, 9, 5)]]);
     let mut engine = Engine::new(&model, Grants::Recorded);
     engine.threads[0].next = 3;
@@ -78,12 +78,12 @@ fn told_and_waits(ran_ns: u32) -> u64 {
 }
 
 #[test]
-fn who_is_told_while_it_falls_asleep_has_to_be_woken() {
+fn a_thread_signalled_while_it_falls_asleep_is_woken() {
     assert_eq!(told_and_waits(101_000), 116_000);
 }
 
 #[test]
-fn who_was_told_well_before_it_would_wait_goes_on() {
+fn a_thread_signalled_before_its_wait_continues() {
     assert_eq!(told_and_waits(110_000), 115_000);
 }
 
@@ -96,7 +96,7 @@ fn wall_us(cpus: u32, threads: &[&[(Kind, u64, u32)]]) -> u64 {
 }
 
 #[test]
-fn who_is_woken_takes_the_cpu_of_who_is_ahead_of_it() {
+fn a_woken_thread_preempts_a_thread_ahead_of_it() {
     // The thread was woken at 4. It is runnable at 5, when the other thread, which nothing delayed, does its
     // recorded work of 7.
     let woken = [

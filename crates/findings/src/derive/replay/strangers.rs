@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_nobody_queued_for_is_shared_and_the_rest_stays() {
+    fn cpu_time_without_queueing_is_shared_and_the_rest_stays() {
         let at = Timestamp;
         let strangers = Strangers { queues: Cover::of(vec![(at(10), at(20)), (at(30), at(40))]), part: 0.5 };
         assert_eq!(strangers.met_ns((at(15), at(35))), 10);

@@ -14,7 +14,7 @@ use holdup_findings::{Analysis, analyse};
 use super::{A, B, OTHER, Picture, ROUND, ROUNDS, late, sampled, trace};
 
 #[test]
-fn a_pauses_time_is_told_apart_by_what_the_thread_did() {
+fn the_time_of_a_pause_is_split_by_thread_activity() {
     let analysis = analyse(&trace(&late()));
     let gc = &analysis.derived.gc;
     assert_eq!((gc.minor, gc.major, gc.lanes.len()), (ROUNDS, 0, 2));
@@ -47,7 +47,7 @@ fn what_collections_cost_is_kept_of_a_run_part_by_part() {
 }
 
 #[test]
-fn the_ledger_has_what_the_runtime_told() {
+fn the_ledger_includes_reported_runtime_phases() {
     let trace = trace(&late());
     let ledger = analyse(&trace).derived.ledger;
     let us = |class: Class| ledger.of(class) / 1000 / ROUNDS;
@@ -58,7 +58,7 @@ fn the_ledger_has_what_the_runtime_told() {
 }
 
 #[test]
-fn who_waits_awake_in_a_phase_of_work_spins() {
+fn waiting_awake_in_a_work_phase_is_spinning() {
     let analysis = analyse(&sampled(true));
     let us = |ns: u64| ns / 1000 / ROUNDS;
     let (ledger, lanes) = (&analysis.derived.ledger, &analysis.derived.gc.lanes);
@@ -74,7 +74,7 @@ fn who_waits_awake_in_a_phase_of_work_spins() {
 }
 
 #[test]
-fn where_nobody_waits_awake_what_is_told_is_exact() {
+fn without_spinning_the_reported_phases_are_exact() {
     let analysis = analyse(&sampled(false));
     let ledger = &analysis.derived.ledger;
     assert_eq!(ledger.of(Class::GcWork) / 1000 / ROUNDS, 110 + 204);
@@ -123,7 +123,7 @@ fn sleeping_in(function: &str) -> Analysis {
 }
 
 #[test]
-fn who_sleeps_in_its_own_collection_until_its_helpers_are_done_waits_for_it() {
+fn sleeping_for_gc_helpers_is_waiting_for_the_collection() {
     let us = |ns: u64| ns / 1000 / ROUNDS;
     let times = |analysis: &Analysis| {
         let times = analysis.derived.gc.lanes[0].times;
@@ -136,7 +136,7 @@ fn who_sleeps_in_its_own_collection_until_its_helpers_are_done_waits_for_it() {
 }
 
 #[test]
-fn lanes_have_the_colour_of_what_the_runtime_told_and_ranges_still_add_up() {
+fn lanes_show_runtime_phases_and_ranges_add_up() {
     let picture = Picture {
         slices: vec![
             (A, 0, Running, 0),

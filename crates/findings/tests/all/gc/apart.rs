@@ -10,7 +10,7 @@ use super::pool::untold;
 use super::{A, B, ROUND, ROUNDS, late, trace};
 
 #[test]
-fn who_collects_since_another_is_full_would_collect_less_often_alone() {
+fn a_domain_forced_to_collect_by_another_would_collect_less_alone() {
     let low_ns = |trace: &Trace| {
         let ask = Ask { without: vec!["gc-wait".to_owned()], ..Ask::default() };
         what_if(trace, &ask).expect("an answer").forecast.low_ns
@@ -44,7 +44,7 @@ fn told_apart(analysis: &Analysis) -> Vec<&String> {
 }
 
 #[test]
-fn domains_that_share_a_collector_are_told_what_processes_would_not_have() {
+fn domains_that_share_a_collector_get_the_cost_of_sharing() {
     let analysis = analyse(&trace(&late()));
     let told = told_apart(&analysis);
     assert_eq!(told.len(), 1, "{:?}", analysis.findings);

@@ -8,7 +8,7 @@ use holdup_findings::analyse;
 use super::{A, ANSWERS, B, OTHER, Picture, ROUNDS, WOKEN, late, name, of_rule, trace};
 
 #[test]
-fn stop_the_world_latecomer_names_who_had_the_cpu() {
+fn stop_the_world_latecomer_names_the_occupant_of_the_cpu() {
     let analysis = analyse(&trace(&late()));
     let finding = of_rule(&analysis, "stop-the-world-latecomer").expect("a finding");
     assert_eq!(finding.cost_ns, ROUNDS * 400_000);
@@ -21,7 +21,7 @@ fn stop_the_world_latecomer_names_who_had_the_cpu() {
 }
 
 #[test]
-fn who_seldom_comes_to_a_stop_makes_it_cost_no_less() {
+fn a_rare_member_does_not_lower_the_cost_of_a_stop() {
     let mut picture = late();
     picture.slices.push((ANSWERS, 0, Blocked, 0));
     let mut trace = trace(&picture);
@@ -73,7 +73,7 @@ fn answered(comes: u64) -> Picture {
 }
 
 #[test]
-fn a_domain_with_nothing_to_do_is_what_the_others_wait_for() {
+fn an_idle_domain_is_the_latecomer() {
     let analysis = analyse(&trace(&answered(790)));
     let late = of_rule(&analysis, "stop-the-world-latecomer").expect("a finding");
     assert!(late.summary.join(" ").contains("1 domain without work"), "{late:#?}");
@@ -86,7 +86,7 @@ fn a_domain_with_nothing_to_do_is_what_the_others_wait_for() {
 }
 
 #[test]
-fn a_domain_with_nothing_to_do_that_has_no_cpu_is_what_the_others_wait_for() {
+fn an_idle_domain_without_a_cpu_is_the_latecomer() {
     let mut picture = answered(WOKEN + 5);
     picture.slices.retain(|(thread, start, ..)| *thread != ANSWERS || *start <= WOKEN);
     picture.slices.extend([

@@ -33,7 +33,7 @@ pub fn untold() -> Trace {
 }
 
 #[test]
-fn probes_say_by_marks_of_which_generation_a_collection_is() {
+fn probe_marks_give_the_generation_of_a_collection() {
     let mut trace = trace(&late());
     let name = trace.names.len() as u32;
     let generation = |number| TellName { text: format!("gc generation {number}"), ..TellName::default() };
@@ -54,7 +54,7 @@ fn pool() -> Descriptors {
 }
 
 #[test]
-fn collections_of_a_runtime_that_does_not_say_what_it_allocates_are_judged_too() {
+fn gc_heavy_fires_for_runtimes_without_allocation_counts() {
     let analysis = analyse_with(&untold(), &pool());
     let finding = of_rule(&analysis, "gc-heavy").expect("a finding");
     // A waits 400 of its 490 µs for B to stop. They are reported as such.
@@ -106,7 +106,7 @@ fn crowded(in_collections: bool) -> Trace {
 }
 
 #[test]
-fn who_wants_a_cpu_to_collect_on_is_the_collectors_matter() {
+fn runnable_collector_threads_are_a_symptom_of_gc_heavy() {
     let analysis = analyse_with(&crowded(true), &pool());
     assert!(of_rule(&analysis, "gc-heavy").is_some() && of_rule(&analysis, "oversubscription").is_none());
     let told = analysis.symptoms.iter().any(|symptom| symptom.finding.rule == "oversubscription");

@@ -7,7 +7,7 @@ use holdup_findings::analyse;
 use super::{A, B, ROUND, ROUNDS, late, name, of_rule, prompt, trace};
 
 #[test]
-fn gc_pressure_says_which_heap_would_halve_the_collections() {
+fn gc_pressure_advises_the_heap_size_that_halves_collections() {
     let analysis = analyse(&trace(&late()));
     let finding = of_rule(&analysis, "gc-pressure").expect("a finding");
     // 2 MiB are 256 k words.
@@ -72,7 +72,7 @@ fn promote(trace: &mut Trace, part: f64) {
 }
 
 #[test]
-fn who_allocates_fast_what_is_dead_at_once_is_named() {
+fn a_function_with_many_short_lived_allocations_is_named() {
     let analysis = analyse(&fast("compare"));
     let finding = of_rule(&analysis, "allocation-hotspot").expect("a finding");
     assert_eq!((finding.subject.as_str(), finding.confidence), ("compare", holdup_findings::Confidence::Low));
@@ -84,7 +84,7 @@ fn who_allocates_fast_what_is_dead_at_once_is_named() {
 }
 
 #[test]
-fn who_allocates_slowly_or_keeps_it_is_not() {
+fn slow_or_long_lived_allocations_are_not_named() {
     let hot = |trace: &Trace| of_rule(&analyse(trace), "allocation-hotspot").is_some();
     let mut slowly = fast("compare");
     slowly.counters.iter_mut().for_each(|counter| counter.value /= 4);
