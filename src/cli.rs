@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub mod experiment;
-mod meanwhile;
+mod live_flags;
 pub mod pack;
 mod parse;
 pub mod query;
@@ -14,7 +14,7 @@ pub mod top;
 pub mod watch;
 
 pub use experiment::{DiffArgs, ScaleArgs, SweepArgs, TryArgs};
-pub use meanwhile::MeanwhileArgs;
+pub use live_flags::MeanwhileArgs;
 pub use pack::PackArgs;
 pub use parse::parse;
 pub use top::TopArgs;

@@ -1,7 +1,7 @@
 //! The `holdup` command: flags and wiring. Everything it knows comes from the crates.
 
 #[macro_use]
-mod say;
+mod stderr;
 
 mod build_name;
 mod cli;

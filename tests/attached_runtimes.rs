@@ -215,7 +215,7 @@ fn safepoints_of_a_java_program_are_recorded_after_attach() {
         return;
     }
     let log = std::fs::read_to_string(scratch.join("safe.log")).expect("the log");
-    let before = safepoints::assert_told(&report, &log);
+    let before = safepoints::assert_recorded(&report, &log);
     assert!(before > 0, "it ran before");
     // Names were read without the virtual machine's cooperation.
     assert!(folded(&scratch).contains("Attached.whirl"), "compiled code has its names");

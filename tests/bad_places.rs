@@ -11,8 +11,8 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use support::{
-    Scratch, as_nobody, bpf_or_skip, class_sum, have, holdup, is_root, place_of_nobody, report_json,
-    rung_here, rungs, stderr, stdout,
+    Scratch, as_unprivileged_user, bpf_or_skip, class_sum, have, holdup, is_root, report_json, rung_here,
+    rungs, stderr, stdout, unprivileged_place,
 };
 
 /// A small file system of the test's own, unmounted at the end.
@@ -136,11 +136,11 @@ impl Drop for Other {
 #[test]
 fn another_users_process_is_refused_with_the_reason() {
     let scratch = Scratch::new("another");
-    let Some(program) = place_of_nobody(&scratch) else { return };
+    let Some(program) = unprivileged_place(&scratch) else { return };
     let mut other = Other(Command::new("sleep").arg("1000").stdout(Stdio::null()).spawn().expect("sleep"));
     let pid = other.0.id().to_string();
     for rung in ["auto", "perf", "proc"] {
-        let output = as_nobody(&program, &scratch)
+        let output = as_unprivileged_user(&program, &scratch)
             .args(["attach", &pid, "--for", "200ms", "--rung", rung])
             .output()
             .expect("setpriv starts");
@@ -157,10 +157,10 @@ fn another_users_process_is_refused_with_the_reason() {
 #[test]
 fn directories_that_cannot_be_written_are_named() {
     let scratch = Scratch::new("read-only");
-    let Some(program) = place_of_nobody(&scratch) else { return };
+    let Some(program) = unprivileged_place(&scratch) else { return };
     let folder = scratch.join("roots");
     std::fs::create_dir(&folder).expect("mkdir");
-    let output = as_nobody(&program, &scratch)
+    let output = as_unprivileged_user(&program, &scratch)
         .arg("-o")
         .arg(folder.join("t.holdup"))
         .args(["--", "true"])
@@ -176,8 +176,8 @@ fn directories_that_cannot_be_written_are_named() {
 #[test]
 fn an_ordinary_user_gets_a_report() {
     let scratch = Scratch::new("nobody");
-    let Some(program) = place_of_nobody(&scratch) else { return };
-    let output = as_nobody(&program, &scratch)
+    let Some(program) = unprivileged_place(&scratch) else { return };
+    let output = as_unprivileged_user(&program, &scratch)
         .args(["-o"])
         .arg(scratch.join("t.holdup"))
         .args(["--", "sh", "-c", "sleep 0.2; exit 3"])
@@ -326,7 +326,7 @@ fn where_processes_have_other_numbers_kernel_programs_are_not_asked() {
 #[test]
 fn hidden_processes_are_reported() {
     let scratch = Scratch::new("hidepid");
-    let Some(program) = place_of_nobody(&scratch) else { return };
+    let Some(program) = unprivileged_place(&scratch) else { return };
     if !have("unshare") {
         return println!("skipped: it takes unshare");
     }

@@ -198,7 +198,7 @@ fn timers_wake_sleepers_and_threads_wake_their_waiters() {
     let (report, _) = record(&scratch, "bpf", "--threads 2 --seconds 2 --sleep 2 --lock 2 --pipe 2");
     let trace = recording::open(&scratch.join("bpf.holdup")).expect("it opens");
     let mut contexts: BTreeMap<_, usize> = BTreeMap::new();
-    for slice in trace.target_threads().flat_map(|thread| trace.slices.of(thread)) {
+    for slice in trace.target_threads().flat_map(|thread| trace.slices.of_thread(thread)) {
         if slice.state == ThreadState::Blocked
             && let Some(wakeup) = trace.ended_by(&slice)
         {

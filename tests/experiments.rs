@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use support::pty::Terminal;
-use support::{Scratch, as_nobody, bpf_or_skip, have, holdup, place_of_nobody, stderr, stdout};
+use support::{Scratch, as_unprivileged_user, bpf_or_skip, have, holdup, stderr, stdout, unprivileged_place};
 
 fn run(scratch: &Scratch, words: &[&str]) -> Output {
     holdup(scratch).args(words).output().expect("holdup starts")
@@ -172,12 +172,12 @@ fn scaling_gives_each_number_of_workers() {
 #[test]
 fn a_privileged_knob_is_reported_and_the_other_runs_are_kept() {
     let scratch = Scratch::new("unprivileged");
-    let Some(program) = place_of_nobody(&scratch) else { return };
+    let Some(program) = unprivileged_place(&scratch) else { return };
     let set = scratch.join("x.holdup-set");
     let mut words = vec!["sweep", "--set", "nice=19,-5", "-n", "4", "-o", set.to_str().unwrap()];
     words.extend(QUICK);
     words.extend(["--", "true"]);
-    let output = as_nobody(&program, &scratch).args(&words).output().expect("setpriv starts");
+    let output = as_unprivileged_user(&program, &scratch).args(&words).output().expect("setpriv starts");
     assert!(output.status.success(), "{}", stderr(&output));
     let text = stdout(&output).replace("\n  ", " ");
     assert!(text.contains("'nice=-5' failed") && text.contains("CAP_SYS_NICE"), "{text}");
@@ -363,7 +363,7 @@ fn scattered(scratch: &Scratch) -> Vec<u32> {
 }
 
 /// Whether none of the processes is left. Remaining ones are killed.
-fn are_gone(scratch: &Scratch) -> bool {
+fn have_exited(scratch: &Scratch) -> bool {
     let is_there = |pid: &u32| std::path::Path::new(&format!("/proc/{pid}")).exists();
     let left: Vec<u32> = scattered(scratch).into_iter().filter(is_there).collect();
     for pid in &left {
@@ -398,7 +398,7 @@ fn a_run_that_is_ended_is_ended_with_all_that_it_started() {
     // SAFETY: signals only our own child.
     unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
     let output = child.wait_with_output().expect("it ends");
-    assert!(are_gone(&scratch), "stopped: something goes on; {}", stderr(&output));
+    assert!(have_exited(&scratch), "stopped: something goes on; {}", stderr(&output));
     assert!(stderr(&output).contains("stopped"), "{}", stderr(&output));
     let asked = std::fs::read_to_string(scratch.join("asked")).unwrap_or_default();
     assert_eq!(asked, "asked\n", "once, whoever passes it on");
@@ -406,7 +406,7 @@ fn a_run_that_is_ended_is_ended_with_all_that_it_started() {
     for seconds in (0..8).map(|power| 1 << power) {
         let output = start(&["--timeout", &format!("{seconds}s")]).wait_with_output().expect("it ends");
         let have_begun = scattered(&scratch).len() == SCATTERED;
-        assert!(are_gone(&scratch), "too long: something goes on; {}", stderr(&output));
+        assert!(have_exited(&scratch), "too long: something goes on; {}", stderr(&output));
         if have_begun {
             // There is nothing to compare, which JSON shows, too.
             assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));

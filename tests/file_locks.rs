@@ -27,7 +27,7 @@ for pid in pids:
 "#;
 
 /// The reported lock on the file.
-fn told(how: &str) -> Option<(Value, Value)> {
+fn reported_lock(how: &str) -> Option<(Value, Value)> {
     let scratch = Scratch::new(&format!("file-locks-{how}"));
     if !bpf_or_skip(&scratch) || !have("python3") {
         return None;
@@ -44,7 +44,7 @@ fn told(how: &str) -> Option<(Value, Value)> {
 }
 
 fn check(how: &str) {
-    let Some((lock, report)) = told(how) else { return };
+    let Some((lock, report)) = reported_lock(how) else { return };
     let name = lock["name"].as_str().expect("a name");
     assert!(name.contains("/sess_1234 in python3"), "{lock:#}");
     assert!(lock["waiters"].as_u64() >= Some(2), "{lock:#}");

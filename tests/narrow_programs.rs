@@ -88,7 +88,7 @@ fn recorded(name: &str) -> Option<Trace> {
 #[test]
 fn calls_of_32_bit_programs_are_identified() {
     let Some(trace) = recorded("waits") else { return };
-    let slices = trace.target_threads().flat_map(|thread| trace.slices.of(thread));
+    let slices = trace.target_threads().flat_map(|thread| trace.slices.of_thread(thread));
     let blocked: Vec<_> = slices.filter(|slice| slice.state == ThreadState::Blocked).collect();
     // Call, what the kernel knows of it, by how many of the waits, and whether for how long at most.
     let waits = [
@@ -125,7 +125,7 @@ fn they_are_counted_with_their_descriptors_and_its_functions_have_names() {
     assert_eq!(counted, [10, 5, 10, 5, 5, 5, 5, 5, 5, 1, 1]);
     assert!(of(45).all(|row| row.object_kind == ObjectKind::Socket));
     assert!(trace.frames.iter().any(|frame| frame.function == "computes"));
-    let slices = trace.target_threads().flat_map(|thread| trace.slices.of(thread));
+    let slices = trace.target_threads().flat_map(|thread| trace.slices.of_thread(thread));
     let naps = slices.filter(|slice| trace.wait(slice.wait).syscall == 35 && slice.stack != StackId::NONE);
     let ends: Vec<StackEnd> = naps.map(|slice| trace.stacks.end(slice.stack)).collect();
     assert!(ends.len() > 4 && ends.iter().all(|end| *end == StackEnd::NoFramePointer), "{ends:?}");

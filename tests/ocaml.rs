@@ -166,7 +166,7 @@ fn a_ring_that_is_on_already_is_read_from_then_on() {
 /// Collections that were begun from then to then (ns): domain and moment.
 fn begun(trace: &Trace, (from, to): (u64, u64)) -> BTreeSet<(u32, u64)> {
     let of = |row: &SpanRow| (trace.lanes[row.lane as usize].number, row.start.0);
-    let minors = trace.spans.rows().iter().filter(|row| trace.told_name(row.name).text == "minor");
+    let minors = trace.spans.rows().iter().filter(|row| trace.event_name(row.name).text == "minor");
     minors.map(of).filter(|(_, at)| (from..to).contains(at)).collect()
 }
 

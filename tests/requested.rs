@@ -61,7 +61,7 @@ for _ in range(60):
 ";
 
 /// The finding about the collector, and its first advice.
-fn told(report: &Value) -> (String, String) {
+fn gc_finding(report: &Value) -> (String, String) {
     let findings = report["findings"].as_array().unwrap();
     let found = findings.iter().find(|finding| finding["rule"] == "gc-heavy");
     let found = found.unwrap_or_else(|| panic!("{findings:#?}"));
@@ -79,7 +79,7 @@ fn javas_buffers_at_their_limit_ask_for_collections() {
     let classes = folder.to_str().unwrap();
     let report =
         record_json(&scratch, &[], &["java", "-XX:MaxDirectMemorySize=16m", "-cp", classes, "Packs"]);
-    let (said, advice) = told(&report);
+    let (said, advice) = gc_finding(&report);
     assert!(said.contains("with java.nio.Bits.reserveMemory for Packs.pack"), "{said}");
     assert!(advice.contains("MaxDirectMemorySize"), "{advice}");
 }
@@ -97,7 +97,7 @@ fn a_go_program_asks_for_stops() {
             return;
         }
         let report = record_json(&scratch, &[], &[scratch.join("rooms").to_str().unwrap()]);
-        let (said, advice) = told(&report);
+        let (said, advice) = gc_finding(&report);
         assert!(said.contains("with runtime.ReadMemStats for main.room"), "{flags:?}: {said}");
         assert!(advice.contains("runtime/metrics"), "{flags:?}: {advice}");
     }
@@ -112,7 +112,7 @@ fn a_python_program_asks_for_collections() {
     let program = scratch.join("pieces.py");
     std::fs::write(&program, PYTHON).unwrap();
     let report = record_json(&scratch, &[], &["python3", program.to_str().unwrap()]);
-    let (said, advice) = told(&report);
+    let (said, advice) = gc_finding(&report);
     assert!(said.contains("The program itself requests collections") && said.contains("piece"), "{said}");
     assert!(advice.contains("gc.collect()"), "{advice}");
 }

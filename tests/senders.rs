@@ -92,7 +92,7 @@ int main(void)
 fn waits(trace: &Trace) -> (usize, usize) {
     let (mut all, mut by_peer) = (0, 0);
     for id in trace.target_threads() {
-        for slice in trace.slices.of(id).filter(|slice| slice.state == ThreadState::Blocked) {
+        for slice in trace.slices.of_thread(id).filter(|slice| slice.state == ThreadState::Blocked) {
             if trace.wait(slice.wait).reason != WaitReason::Socket {
                 continue;
             }

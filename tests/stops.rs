@@ -232,7 +232,7 @@ fn safepoints_of_a_java_program_are_recorded() {
         return;
     }
     let log = std::fs::read_to_string(scratch.join("safe.log")).expect("the log");
-    safepoints::assert_told(&report, &log);
+    safepoints::assert_recorded(&report, &log);
     // For each safepoint: the pause of the requesting thread, and the pause of each stopped thread.
     let [pauses, stops] = ["pauses", "stops"].map(|part| report["gc"][part]["count"].as_u64().unwrap_or(0));
     assert!(pauses >= stops, "{pauses} pauses, {stops} stops");

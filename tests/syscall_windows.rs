@@ -49,7 +49,7 @@ fn a_known_number_of_calls_is_found_within_the_stated_error() {
     for run in 0..3 {
         let Some((report, windows)) = enough_windows(&scratch) else { return };
         for (inside, name) in inside.iter_mut().zip(["read", "write"]) {
-            *inside += u32::from(is_told(&report, name, windows));
+            *inside += u32::from(is_within_error(&report, name, windows));
         }
         // In the windows, they are exact: read and write take turns, so no window holds two more of one.
         let [reads, writes] =
@@ -67,7 +67,7 @@ fn a_known_number_of_calls_is_found_within_the_stated_error() {
 }
 
 /// Whether the actual number of calls is within twice the reported error.
-fn is_told(report: &Value, name: &str, windows: u64) -> bool {
+fn is_within_error(report: &Value, name: &str, windows: u64) -> bool {
     let wall_s = report["wall_ns"].as_u64().expect("wall") as f64 / 1e9;
     let call = syscall(report, name);
     let rate = call["per_second"].as_f64().expect("rate");

@@ -43,7 +43,7 @@ func main() {
 ";
 
 /// Whether this kernel can set the probes. Prints a message if not.
-fn told_or_skip(report: &Value) -> bool {
+fn is_active_or_skip(report: &Value) -> bool {
     let sources = report["sources"].as_array().expect("sources");
     let source = sources.iter().find(|source| source["name"] == "task-waits").expect("the source");
     if source["active"] == true {
@@ -66,7 +66,7 @@ fn waits_of_goroutines_are_reported_with_their_lock() {
         let (program, measured) = (scratch.join("shelf"), scratch.join("measured"));
         let command = [program.to_str().expect("a path"), measured.to_str().expect("a path")];
         let report = record_json(&scratch, &[], &command);
-        if !told_or_skip(&report) {
+        if !is_active_or_skip(&report) {
             return;
         }
         let measured = std::fs::read_to_string(&measured).expect("what it measured");

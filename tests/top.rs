@@ -10,7 +10,7 @@ use holdup_findings::derive::class::Class;
 use serde_json::Value;
 use support::pty::Terminal;
 use support::python::python_with;
-use support::{Scratch, as_nobody, bpf_or_skip, class_sum, holdup, place_of_nobody, stderr};
+use support::{Scratch, as_unprivileged_user, bpf_or_skip, class_sum, holdup, stderr, unprivileged_place};
 
 /// A program that works and sleeps in turn until it is stopped.
 const WORKS: [&str; 3] =
@@ -233,7 +233,7 @@ fn an_unprivileged_user_sees_by_file_capabilities() {
     if !bpf_or_skip(&scratch) || !support::have("setcap") {
         return;
     }
-    let Some(program) = place_of_nobody(&scratch) else { return };
+    let Some(program) = unprivileged_place(&scratch) else { return };
     let rights = "cap_bpf,cap_perfmon,cap_sys_ptrace,cap_dac_read_search,cap_syslog,cap_sys_nice,\
                   cap_checkpoint_restore+ep";
     let lent = Command::new("setcap").arg(rights).arg(&program).output().expect("setcap runs");
@@ -242,7 +242,7 @@ fn an_unprivileged_user_sees_by_file_capabilities() {
     }
     let mut works = Command::new(WORKS[0]).args(&WORKS[1..]).spawn().expect("sh");
     let pid = works.id().to_string();
-    let looked = as_nobody(&program, &scratch)
+    let looked = as_unprivileged_user(&program, &scratch)
         .args(["top", "--json", "-n", "2", "-d", "300ms", "--keep", "1s", &pid])
         .output()
         .unwrap();

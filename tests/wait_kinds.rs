@@ -366,7 +366,7 @@ struct Blocked<'a> {
 }
 
 fn blocked(trace: &Trace) -> Vec<Blocked<'_>> {
-    let slices = trace.target_threads().flat_map(|thread| trace.slices.of(thread));
+    let slices = trace.target_threads().flat_map(|thread| trace.slices.of_thread(thread));
     let blocked = slices.filter(|slice| slice.state == ThreadState::Blocked);
     let told = blocked.map(|slice| Blocked {
         who: slice.thread,
@@ -378,7 +378,7 @@ fn blocked(trace: &Trace) -> Vec<Blocked<'_>> {
 }
 
 /// The number of these waits ended by another thread of the program.
-fn by_others(trace: &Trace, waits: &[&Blocked<'_>]) -> usize {
+fn ended_by_own_threads(trace: &Trace, waits: &[&Blocked<'_>]) -> usize {
     let ended = |one: &&&Blocked<'_>| {
         one.ended.is_some_and(|(context, waker)| {
             context == WakeContext::Thread && waker != one.who && trace.threads[waker.index()].target
@@ -394,7 +394,7 @@ fn a_receiver_wakes_the_writer_that_waits_for_space() {
     let of_writer = all.iter().filter(|one| one.name == "writes" && one.wait.reason == WaitReason::Socket);
     let waits: Vec<&Blocked<'_>> = of_writer.collect();
     assert!(waits.len() >= 20, "{} waits for room", waits.len());
-    let told = by_others(&trace, &waits);
+    let told = ended_by_own_threads(&trace, &waits);
     // Some answers come later, by a timer.
     assert!(told * 2 >= waits.len(), "the reader ended {told} of {} waits", waits.len());
 }
@@ -406,7 +406,7 @@ fn an_exiting_process_wakes_its_peer() {
     const RECVFROM: i32 = 45;
     let waits: Vec<&Blocked<'_>> = all.iter().filter(|one| one.wait.syscall == RECVFROM).collect();
     assert!(waits.len() >= 20, "{} waits for the peer", waits.len());
-    let told = by_others(&trace, &waits);
+    let told = ended_by_own_threads(&trace, &waits);
     assert!(told * 2 >= waits.len(), "the peer ended {told} of {} waits", waits.len());
 }
 
@@ -524,7 +524,7 @@ fn a_deadline_thread_without_runtime_is_throttled() {
     let throttled = |slice: &Slice| slice.state == ThreadState::Throttled;
     let (times, ns) = trace
         .slices
-        .of(thread)
+        .of_thread(thread)
         .filter(throttled)
         .fold((0, 0), |(times, ns), slice| (times + 1, ns + slice.duration().0));
     // 2 ms of every 20 ms: at least nine periods end with the rest of them.

@@ -36,7 +36,7 @@ fn a_file_that_is_synced_over_and_over_is_named() {
     let words = ["python3", program.to_str().expect("a name"), file.to_str().expect("a name")];
     record_json(&scratch, &[], &words);
     let trace = recording::open(&scratch.join("t.holdup")).expect("it opens");
-    let slices = trace.target_threads().flat_map(|thread| trace.slices.of(thread));
+    let slices = trace.target_threads().flat_map(|thread| trace.slices.of_thread(thread));
     let blocked = slices.filter(|slice| slice.state == ThreadState::Blocked);
     let syncs = blocked.map(|slice| trace.wait(slice.wait)).filter(|wait| wait.syscall == FDATASYNC);
     let objects: Vec<(ObjectKind, u64)> = syncs.map(|wait| (wait.object_kind, wait.object)).collect();
@@ -94,7 +94,7 @@ fn answer(mut connection: impl Read + Write) {
 
 /// Calls in which threads waited for sockets, and the sockets' names.
 fn waited_sockets(trace: &Trace) -> BTreeSet<(i32, &str)> {
-    let slices = trace.target_threads().flat_map(|thread| trace.slices.of(thread));
+    let slices = trace.target_threads().flat_map(|thread| trace.slices.of_thread(thread));
     let blocked = slices.filter(|slice| slice.state == ThreadState::Blocked);
     let waits = blocked.map(|slice| trace.wait(slice.wait));
     let sockets = waits.filter(|wait| wait.object_kind == ObjectKind::Socket);

@@ -80,7 +80,7 @@ impl Machine {
         self.queues[own].done.fetch_add(1, Relaxed);
     }
 
-    fn others(&self, own: usize) -> impl Iterator<Item = &RunQueue> {
+    fn other_queues(&self, own: usize) -> impl Iterator<Item = &RunQueue> {
         let count = self.queues.len();
         (1..count).map(move |nth| &self.queues[(own + nth) % count])
     }
@@ -88,7 +88,7 @@ impl Machine {
     /// True if a task is now on the own queue.
     fn steal_one(&self, own: usize) -> bool {
         self.queues[own].keep_out.store(true, Relaxed);
-        for victim in self.others(own).filter(|victim| !victim.keep_out.load(Relaxed)) {
+        for victim in self.other_queues(own).filter(|victim| !victim.keep_out.load(Relaxed)) {
             let stolen = victim.lock().pop_back();
             if let Some(task) = stolen {
                 self.queues[own].lock().push_back(task);
@@ -101,7 +101,7 @@ impl Machine {
     /// The first stolen task. The rest is on the own queue.
     fn steal_half(&self, own: usize) -> Option<Task> {
         let mut passed_over = Vec::new();
-        for victim in self.others(own) {
+        for victim in self.other_queues(own) {
             match victim.try_lock() {
                 Some(tasks) => {
                     if let Some(task) = self.take_half(own, tasks) {

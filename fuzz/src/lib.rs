@@ -108,7 +108,7 @@ pub fn wire(bytes: &[u8]) {
     }
     assert_eq!(events, seen, "two ways to decode differ");
     let (next, all) = ([bytes.len() as u32; 4], (Timestamp(0), Timestamp(u64::MAX)));
-    decoder.tell_last_gaps(&next, all, &mut |event| events.push(event));
+    decoder.emit_last_gaps(&next, all, &mut |event| events.push(event));
     build(events.into_iter().map(|event| decoder.with_outer_tids(event)), 0, u64::MAX);
 }
 

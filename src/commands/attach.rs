@@ -68,7 +68,7 @@ fn sees_nothing(recorded: &Recorded) -> Result<bool> {
         return Ok(false);
     }
     let ledger = holdup_findings::analyse(&recording::open(&recorded.path)?).derived.ledger;
-    Ok(ledger.of(Class::Unknown) == ledger.total_ns)
+    Ok(ledger.class_ns(Class::Unknown) == ledger.total_ns)
 }
 
 /// The command line of a process.

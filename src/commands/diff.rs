@@ -171,7 +171,7 @@ fn setting(name: &str, trace: &Trace) -> Setting {
 
 fn run(setting: usize, (trace, analysis): (&Trace, &Analysis)) -> Run {
     let wall_ns = if trace.manifest.mode == "run" { facts::wall_ns(trace) } else { trace.wall().0 };
-    Run { setting, wall_ns, facts: Some(RunFacts::of(trace, analysis)), ..Run::default() }
+    Run { setting, wall_ns, facts: Some(RunFacts::new(trace, analysis)), ..Run::default() }
 }
 
 /// Condition for a failure exit status.

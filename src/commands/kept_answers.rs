@@ -19,7 +19,10 @@ pub struct KeptAnswers {
 impl KeptAnswers {
     /// Returns the cache of the recording at `path`, compared with `before` if present. `None` if nothing can
     /// be cached.
-    pub fn of((path, before): (&Path, Option<&Path>), descriptors: &DescriptorArgs) -> Option<KeptAnswers> {
+    pub fn for_recording(
+        (path, before): (&Path, Option<&Path>),
+        descriptors: &DescriptorArgs,
+    ) -> Option<KeptAnswers> {
         let mut hasher = DefaultHasher::new();
         let mut files = vec![std::env::current_exe().ok()?];
         for recording in [Some(path), before].into_iter().flatten() {

@@ -47,7 +47,7 @@ pub fn open(named: Option<&Path>) -> Result<(PathBuf, Trace)> {
 pub fn open_silently(named: Option<&Path>) -> Result<(PathBuf, Trace)> {
     let path = find(named)?;
     if recording::has_only_journal(&path) {
-        say_unfinished(&path)?;
+        report_unfinished(&path)?;
         let trace = recover(&path).with_context(|| format!("reading the journal of {}", path.display()))?;
         // What a full disk kept out of it is a loss that can be reported.
         if trace.threads.is_empty() && trace.wall().0 == 0 && trace.losses.is_empty() {
@@ -59,7 +59,7 @@ pub fn open_silently(named: Option<&Path>) -> Result<(PathBuf, Trace)> {
     Ok((path, trace))
 }
 
-fn say_unfinished(path: &Path) -> Result<()> {
+fn report_unfinished(path: &Path) -> Result<()> {
     if journal::is_being_written(path) {
         bail!("{}: is being recorded right now: wait until it is finished", path.display());
     }
@@ -181,7 +181,7 @@ pub fn tables(named: Option<&Path>) -> Result<Tables> {
     }
     let temporary = Temporary::new()?;
     if unfinished {
-        say_unfinished(&path)?;
+        report_unfinished(&path)?;
         let damaged = || format!("reading the journal of {}", path.display());
         finish::recover(&path, &temporary.path).with_context(damaged)?;
     } else {

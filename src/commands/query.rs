@@ -39,7 +39,7 @@ pub fn execute(args: &QueryArgs) -> Result<ExitCode> {
     };
     // Before there is a file that a signal would leave behind.
     let mut runner = Runner::new(threads)?;
-    let form = Form::of(args)?;
+    let form = Form::from_args(args)?;
     let answered = runner.run(async move { form.write(&mut engine.ask(&sql).await?).await });
     drop(opened);
     match answered {
@@ -127,7 +127,7 @@ enum Form {
 }
 
 impl Form {
-    fn of(args: &QueryArgs) -> Result<Form> {
+    fn from_args(args: &QueryArgs) -> Result<Form> {
         if args.parquet.is_none() {
             super::stdout()?;
         }
@@ -155,7 +155,7 @@ impl Form {
                 ));
             }
             Form::Table { rows_max } => {
-                let cells = Cells::of(answer, rows_max).await?;
+                let cells = Cells::first_rows(answer, rows_max).await?;
                 out.write_all(table(&cells).as_bytes())?;
                 if cells.left_out > 0 {
                     let left_out = holdup_report::numbers::counted(cells.left_out as u64, "more row");

@@ -162,7 +162,7 @@ pub fn execute_try(args: &TryArgs) -> Result<ExitCode> {
         bail!("{} was not made by `holdup run`: there is no command to run again", path.display());
     }
     let analysis = holdup_findings::analyse(&trace);
-    let trials = trials::of(&trace, &analysis);
+    let trials = trials::suggest(&trace, &analysis);
     if trials.is_empty() && args.results.json {
         let setting = Setting {
             name: AS_IT_WAS.to_owned(),

@@ -108,7 +108,7 @@ fn serve(
         Err(_) => locate::open(Some(path))?.1.manifest.cost.switches,
     };
     let other = before.map(recording::manifest).transpose()?;
-    let kept = KeptAnswers::of((path, before), &args.descriptors);
+    let kept = KeptAnswers::for_recording((path, before), &args.descriptors);
     let known = kept.as_ref().and_then(KeptAnswers::read);
     let opening = Arc::new(Opening::new(switches, known.as_deref()));
     let is_built = !assets.is_empty();

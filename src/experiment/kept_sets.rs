@@ -23,7 +23,7 @@ pub struct KeptSet {
 pub fn list(folder: &Path) -> Vec<KeptSet> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let sets = entries.filter(|path| path.extension().is_some_and(|ending| ending == ENDING));
-    let mut kept: Vec<KeptSet> = sets.filter(|path| Set::is_at(path)).map(KeptSet::of).collect();
+    let mut kept: Vec<KeptSet> = sets.filter(|path| Set::is_at(path)).map(KeptSet::new).collect();
     kept.sort_by(|a, b| (b.begun, &b.path).cmp(&(a.begun, &a.path)));
     kept
 }
@@ -46,7 +46,7 @@ fn prune_to(folder: &Path, limit_bytes: u64) {
 }
 
 impl KeptSet {
-    fn of(path: PathBuf) -> KeptSet {
+    fn new(path: PathBuf) -> KeptSet {
         let metadata = fs::metadata(&path);
         let begun = metadata.and_then(|found| found.created().or_else(|_| found.modified()));
         KeptSet { bytes: bytes_in(&path), begun: begun.unwrap_or(UNIX_EPOCH), path }

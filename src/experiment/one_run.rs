@@ -93,7 +93,7 @@ pub fn make(prepared: &Prepared, name: &str, how: &How) -> Result<Option<Run>> {
         let said = [&output, &errors].map(|file| std::fs::read(file).unwrap_or_default());
         let said = said.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
         let counted = number_in(&how.folder.join(COUNTED));
-        match how.progress.of(Seen { output: &said, facts: run.facts.as_ref(), counted }) {
+        match how.progress.measure(Seen { output: &said, facts: run.facts.as_ref(), counted }) {
             Ok(progress) => run.progress = progress,
             Err(why) => run.failure = why,
         }
@@ -201,7 +201,7 @@ fn read(run: &mut Run, recording: &Path, name: &str) {
         Ok(trace) => {
             let analysis = holdup_findings::analyse(&trace);
             run.wall_ns = facts::wall_ns(&trace);
-            run.facts = Some(RunFacts::of(&trace, &analysis));
+            run.facts = Some(RunFacts::new(&trace, &analysis));
         }
         Err(error) if run.is_good() => run.failure = format!("its recording cannot be read: {error}"),
         Err(_) => {}

@@ -63,7 +63,7 @@ impl Progress {
     }
 
     /// The number of a run, or why there is none.
-    pub fn of(&self, seen: Seen<'_>) -> std::result::Result<Option<f64>, String> {
+    pub fn measure(&self, seen: Seen<'_>) -> std::result::Result<Option<f64>, String> {
         let Seen { output, facts, counted } = seen;
         match self {
             Progress::Wall => Ok(None),

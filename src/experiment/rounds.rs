@@ -47,7 +47,7 @@ pub fn make(set: &mut Set, args: &RunsArgs, progress: &Progress, wanted: Wanted)
         }
         round += 1;
     }
-    rounds.say("");
+    rounds.print_line("");
     let good = rounds.set.file.experiment.runs.iter().filter(|run| run.is_good()).count();
     if good == 0 {
         match rounds.set.file.experiment.failures().last() {
@@ -114,7 +114,7 @@ impl Rounds<'_> {
         }
         for _ in 0..self.args.warm_up {
             for setting in 0..self.prepared.len() {
-                self.say(&format!("warming up: {}", self.set.file.experiment.settings[setting].name));
+                self.print_line(&format!("warming up: {}", self.set.file.experiment.settings[setting].name));
                 if self.one(setting, "warm-up.holdup")?.is_none() {
                     return Ok(());
                 }
@@ -139,7 +139,7 @@ impl Rounds<'_> {
             if launch::asked_to_stop() || self.is_late() {
                 return Ok(false);
             }
-            self.tell(round, goal, setting);
+            self.print_status(round, goal, setting);
             let name = self.free_name();
             let Some(mut run) = self.one(setting, &name)? else { return Ok(false) };
             (run.setting, run.round) = (setting, round);
@@ -183,18 +183,22 @@ impl Rounds<'_> {
         one_run::make(&self.prepared[setting], name, &how)
     }
 
-    fn tell(&self, round: u32, goal: u32, setting: usize) {
+    fn print_status(&self, round: u32, goal: u32, setting: usize) {
         let left = (goal - round) * self.prepared.len() as u32;
         let left = match self.made {
             0 => String::new(),
             made => format!(", {} left", time(self.started.elapsed() / made * left)),
         };
         let name = &self.set.file.experiment.settings[setting].name;
-        self.say(&format!("round {} of {goal}{left}: {}", round + 1, holdup_report::text::clean(name)));
+        self.print_line(&format!(
+            "round {} of {goal}{left}: {}",
+            round + 1,
+            holdup_report::text::clean(name)
+        ));
     }
 
     /// Prints a status line, which the next one replaces. Prints nothing without a terminal.
-    fn say(&self, text: &str) {
+    fn print_line(&self, text: &str) {
         let mut stderr = std::io::stderr();
         if stderr.is_terminal() {
             let text: String = text.chars().take(78).collect();

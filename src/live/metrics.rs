@@ -81,7 +81,7 @@ impl Shared {
     pub fn serve(&self) -> Result<()> {
         let shared = self.clone();
         let work = move || {
-            privileges::run_like_others();
+            privileges::restore_priority();
             socket::serve(&shared.listener, |request| shared.answer(request));
         };
         std::thread::Builder::new().name("metrics".to_owned()).spawn(work).context("starting a thread")?;

@@ -102,7 +102,7 @@ impl Live {
             metrics.serve()?;
         }
         let work = move || {
-            privileges::run_like_others();
+            privileges::restore_priority();
             let mut looker = Looker::new(manifest, descriptors);
             while let Ok(stretch) = stretches.recv() {
                 let moment = looker.look(stretch);
@@ -136,7 +136,7 @@ impl Live {
     }
 
     /// From now on the recorder repeats all stacks.
-    pub fn stacks_begin_anew(&mut self) {
+    pub fn restart_stacks(&mut self) {
         self.is_anew = true;
     }
 

@@ -77,7 +77,7 @@ fn intervals_add_up_to_the_whole() {
         let run = sim::simulate(seed);
         let (mut queue, mut total, mut end) = (0, 0, 0);
         intervals(seed, |moment, manifest, _| {
-            queue += moment.glance.of(holdup_findings::derive::class::Class::RunQueue);
+            queue += moment.glance.class_ns(holdup_findings::derive::class::Class::RunQueue);
             total += moment.glance.total_ns;
             end = manifest.end_ns;
         });
@@ -86,7 +86,7 @@ fn intervals_add_up_to_the_whole() {
         // Each cut leaves out the nanosecond between two intervals, of each thread.
         let gaps = 2 * whole.threads.len() as u64;
         assert!(ledger.total_ns.abs_diff(total) <= gaps, "{seed}: {} {total}", ledger.total_ns);
-        let known = ledger.of(holdup_findings::derive::class::Class::RunQueue);
+        let known = ledger.class_ns(holdup_findings::derive::class::Class::RunQueue);
         assert!(known.abs_diff(queue) <= gaps, "{seed}: {known} {queue}");
     }
 }

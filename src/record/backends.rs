@@ -72,7 +72,7 @@ impl Backends {
             return Err(error);
         }
         // Taken up for the recording that is not made.
-        privileges::run_like_others();
+        privileges::restore_priority();
         let reason = one_line(&error);
         self.reasons.push(match self.reasons.is_empty() {
             true => reason,

@@ -18,8 +18,8 @@ use holdup_events::{CpuId, Event, Loss, Timestamp};
 use super::allocations::Sampler;
 use super::budget::Budget;
 use super::calls::Calls;
+use super::exited::Gone;
 use super::fault_windows::FaultWindows;
-use super::gone::Gone;
 use super::hardware::Counting;
 use super::kernel_counts::KernelCounts;
 use super::launcher::Launcher;
@@ -126,7 +126,7 @@ fn open(options: &Options) -> Result<(Session, std::io::Result<MappingFeed>)> {
     host::raise_descriptor_limit();
     let mappings = MappingFeed::open(&host::online_cpus());
     let session = Session::load(options)?;
-    privileges::run_before_others();
+    privileges::raise_priority();
     // Before any thread is started: capabilities are a thread's own.
     privileges::drop_unneeded()?;
     Ok((session, mappings))
@@ -162,7 +162,7 @@ pub fn prepare(subject: &Subject, recorder: Recorder) -> Result<Ready> {
         waited_names: WaitedNames::default(),
         gone: Gone::default(),
         limits: GroupLimits::default(),
-        counts: KernelCounts::of(root_pid(subject)),
+        counts: KernelCounts::open(root_pid(subject)),
         faults: FaultWindows::new(recorder.options.budget),
         returned: ReturnedCpus::default(),
         allocations: recorder.allocations.as_ref().map(|sampler| sampler.missing().to_owned()),
@@ -301,7 +301,7 @@ impl Loop {
                 .collect(),
         };
         pids.into_iter().for_each(|pid| self.know_process(pid));
-        self.tell_stack_tables();
+        self.pass_changed_mappings();
         self.take_descendants(subject)
     }
 
@@ -331,7 +331,7 @@ impl Loop {
                 self.know_process(tgid);
             }
         }
-        self.tell_stack_tables();
+        self.pass_changed_mappings();
         Ok(())
     }
 
@@ -364,7 +364,7 @@ impl Loop {
             self.counts.step(&self.session, &mut self.decoder, &mut |event| self.journal.push(&event));
             let Loop { session, mappings, targets, journal, .. } = self;
             self.returned.step(session, mappings.as_mut(), targets, &mut |event| journal.push(&event));
-            let changed = self.tell_stack_tables();
+            let changed = self.pass_changed_mappings();
             if changed {
                 mapped = Instant::now();
             }
@@ -418,7 +418,7 @@ impl Loop {
     }
 
     /// Passes changed mappings on. Returns whether there were any.
-    fn tell_stack_tables(&mut self) -> bool {
+    fn pass_changed_mappings(&mut self) -> bool {
         let changed = self.mappings.as_mut().map(MappingFeed::take_changed).unwrap_or_default();
         let any = !changed.is_empty();
         for (tgid, mappings) in changed {
@@ -556,7 +556,7 @@ impl Loop {
         let end_ns = lower::now().0;
         // Work after the end disturbs no thread of the recording.
         let before_end = super::cost_since(before);
-        self.tell_at_the_end(Timestamp(end_ns));
+        self.read_final_maps(Timestamp(end_ns));
         let (calls, calls_cpu_ns) =
             self.calls.finish(&self.session, Timestamp(end_ns), &mut |event| self.journal.push(&event));
         let samples_missing = self.session.samples_missing().join("; ");
@@ -569,28 +569,28 @@ impl Loop {
         let counters = self.session.counters();
         let cost = self.cost_until(&before_end, calls_cpu_ns);
         privileges::run_at_once(false);
-        privileges::run_like_others();
+        privileges::restore_priority();
         let (all, journal) = ((Timestamp(start_ns), Timestamp(end_ns)), &mut self.journal);
-        self.decoder.tell_last_gaps(&self.session.next_numbers(), all, &mut |event| journal.push(&event));
+        self.decoder.emit_last_gaps(&self.session.next_numbers(), all, &mut |event| journal.push(&event));
         self.account_losses(&counters.lost, end_ns);
         self.journal.flush();
         let mut sources = recorded_streams(&counters);
-        self.tell_of_allocations(&mut sources);
+        self.add_allocation_source(&mut sources);
         lacks(&mut sources, sources::CPU_SAMPLES, &[&samples_missing]);
         lacks(&mut sources, sources::PAGE_FAULTS, &[&counts, self.faults.missing()]);
         self.span_probes.finish(&mut sources, self.decoder.task_waits());
         let (untabled, files) = self.stack_tables.finish();
         self.roots.keep(files);
         sources.extend(unseen.map(|error| {
-            said("last-snapshot", false, format!("what threads did in the end is less exact: {error:#}"))
+            source("last-snapshot", false, format!("what threads did in the end is less exact: {error:#}"))
         }));
-        sources.push(said("mappings", self.mappings.is_some(), mappings_missing.to_owned()));
-        sources.push(said("stack-tables", true, untabled.join("; ")));
+        sources.push(source("mappings", self.mappings.is_some(), mappings_missing.to_owned()));
+        sources.push(source("stack-tables", true, untabled.join("; ")));
         sources.extend(
             syscalls.into_iter().chain(calls).chain(self.counting.source(self.session.counters_missing())),
         );
         sources.extend(rings.into_iter().chain(line_watch).chain(runtime_names));
-        tell_missing(&self.session, &mut sources);
+        add_missing_sources(&self.session, &mut sources);
         let (dropped, roots) = (self.journal.dropped().cloned(), std::mem::take(&mut self.roots));
         self.journal.land();
         Outcome {
@@ -621,14 +621,14 @@ impl Loop {
     }
 
     /// Reads the maps whose content is complete only at the end.
-    fn tell_at_the_end(&mut self, end: Timestamp) {
+    fn read_final_maps(&mut self, end: Timestamp) {
         self.span_probes.end(&mut self.session, end, &mut |event| self.journal.push(&event));
         self.drain();
         self.waited_names.read(&self.session, end, &mut |event| self.journal.push(&event));
     }
 
     /// The stream of allocations is a source only where they are wanted.
-    fn tell_of_allocations(&self, sources: &mut Vec<SourceState>) {
+    fn add_allocation_source(&self, sources: &mut Vec<SourceState>) {
         let name = sources::ALLOCATIONS;
         match &self.allocations {
             None => sources.retain(|source| source.name != name),
@@ -661,7 +661,7 @@ impl Loop {
     }
 }
 
-fn said(name: &str, active: bool, missing: String) -> SourceState {
+fn source(name: &str, active: bool, missing: String) -> SourceState {
     SourceState { name: name.to_owned(), active, missing, ..SourceState::default() }
 }
 
@@ -697,7 +697,7 @@ fn not_recorded(sources: &mut Vec<SourceState>, name: &str, why: String) {
             source.missing =
                 if source.missing.is_empty() { why } else { format!("{}; {why}", source.missing) };
         }
-        None => sources.push(said(name, false, why)),
+        None => sources.push(source(name, false, why)),
     }
 }
 
@@ -724,10 +724,10 @@ fn give_stack(event: &mut Event, stacks: &BTreeSet<u64>) {
 }
 
 /// Adds the features that the kernel refused.
-fn tell_missing(session: &Session, sources: &mut Vec<SourceState>) {
+fn add_missing_sources(session: &Session, sources: &mut Vec<SourceState>) {
     let stacks = session.stacks_missing();
     if !stacks.is_empty() {
-        sources.push(said("user-stacks", false, format!("{stacks}: no user stacks are recorded")));
+        sources.push(source("user-stacks", false, format!("{stacks}: no user stacks are recorded")));
     }
     for missing in session.missing() {
         let why = format!("{}: {}", missing.reason, missing.source.without);

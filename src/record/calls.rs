@@ -120,7 +120,7 @@ impl Calls {
             }
         }
         let calls = &mut self.calls;
-        self.decoder.tell((Timestamp(self.told_ns), Timestamp(now)), &mut |event| {
+        self.decoder.emit((Timestamp(self.told_ns), Timestamp(now)), &mut |event| {
             if let Event::Calls(sums) = &event
                 && !is_ring_operation(sums.syscall)
             {

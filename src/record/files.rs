@@ -61,7 +61,7 @@ impl<'a> OwnFiles<'a> {
             return vec![PathBuf::from("/")];
         }
         let mut roots = vec![PathBuf::from(format!("/proc/{}/root", procfs::shown_as(pid)))];
-        match self.roots.of(pid) {
+        match self.roots.root_of(pid) {
             Some(kept) => roots.push(kept),
             None => roots.push(PathBuf::from("/")),
         }

@@ -132,7 +132,7 @@ pub fn name_with(
     manifest.sources.retain(|source| source.name != SYMBOLS);
     manifest.sources.extend(naming(symbols.notes()));
     manifest.sources.retain(|source| source.name != TOUCHED_MEMORY);
-    manifest.sources.extend(untold_memory(&catalogue.unread));
+    manifest.sources.extend(unread_memory(&catalogue.unread));
     named
 }
 
@@ -186,7 +186,7 @@ const UNREAD_PATHS_MAX: usize = 3;
 
 /// Returns a note if the accessed memory of many samples is unknown. Shared cache lines cannot be found
 /// there.
-fn untold_memory(unread: &Unread) -> Option<SourceState> {
+fn unread_memory(unread: &Unread) -> Option<SourceState> {
     let mut by_path: Vec<(&String, u64)> =
         unread.by_path.iter().map(|(path, count)| (path, *count)).collect();
     by_path.sort_by_key(|(path, count)| (std::cmp::Reverse(*count), path.to_owned()));

@@ -31,13 +31,13 @@ impl Counting {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         match names[..] {
             [NONE] => Counting::default(),
-            [AUTO] => Counting::of(&USUAL, true),
-            _ => Counting::of(&names, false),
+            [AUTO] => Counting::open(&USUAL, true),
+            _ => Counting::open(&names, false),
         }
     }
 
     /// `together`: one is of no use without the others.
-    fn of(names: &[&str], together: bool) -> Counting {
+    fn open(names: &[&str], together: bool) -> Counting {
         let mut counting = Counting::default();
         for counter in names.iter().filter_map(|name| Counter::named(name)) {
             match counter.check() {

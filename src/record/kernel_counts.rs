@@ -26,8 +26,8 @@ pub struct KernelCounts {
 
 impl KernelCounts {
     /// Includes the network counters of a process, by default of holdup itself.
-    pub fn of(pid: Option<u32>) -> KernelCounts {
-        KernelCounts { network: NetworkCounts::of(pid), ..KernelCounts::default() }
+    pub fn open(pid: Option<u32>) -> KernelCounts {
+        KernelCounts { network: NetworkCounts::open(pid), ..KernelCounts::default() }
     }
 
     /// Takes the baseline: counts from before the recording are subtracted.

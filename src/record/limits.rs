@@ -35,7 +35,7 @@ impl GroupLimits {
         }
         if now >= self.next_ns {
             self.next_ns = now + EVERY_NS;
-            self.look(targets, Limits::of, sink);
+            self.look(targets, Limits::of_process, sink);
         }
     }
 

@@ -64,7 +64,7 @@ impl LineWatch {
         let (out, seen) = channel();
         let worker = (budget > 0.0).then(|| {
             std::thread::Builder::new().spawn(move || {
-                privileges::run_behind_others();
+                privileges::lower_priority();
                 let hits_per_ns = budget / 100.0 * BUDGET_PART * cpus as f64 / HIT_NS as f64;
                 let files = LiveFiles { generated: generated.clone() };
                 let mut watcher = Watcher {
@@ -201,7 +201,7 @@ impl Watcher<'_> {
         // The PID serves as process id, because the ids need not be dense here.
         let process = ProcessId(tgid);
         self.accesses.remapped(process);
-        let mapping = |raw| Mapping::of(process, raw);
+        let mapping = |raw| Mapping::from_raw(process, raw);
         match mappings.is_empty() {
             true => _ = self.mappings.remove(&tgid),
             false => _ = self.mappings.insert(tgid, mappings.into_iter().map(mapping).collect()),

@@ -7,11 +7,11 @@ mod bpf;
 mod budget;
 mod calls;
 pub mod disk_cache;
+mod exited;
 mod fault_windows;
 pub mod files;
 pub mod finish;
 mod generated_code;
-mod gone;
 pub mod hardware;
 mod kernel_counts;
 mod launcher;
@@ -76,7 +76,7 @@ pub enum Subject {
 
 impl Subject {
     /// Takes the prepared helpers of the program. Empty for other subjects.
-    fn take_beside(&mut self) -> Beside {
+    fn take_helpers(&mut self) -> Beside {
         match self {
             Subject::Run(_, beside) => std::mem::take(beside),
             _ => Beside::default(),
@@ -167,7 +167,7 @@ pub fn record(
         }
         Err(error) => return Err(error),
     };
-    let beside = subject.take_beside();
+    let beside = subject.take_helpers();
     // The library stays where it is until stacks through it are walked and named.
     let sampler = beside.allocations.map(Rc::new);
     let rings = beside.rings.map(Rc::new);
@@ -394,7 +394,7 @@ impl Watched {
     /// Sleeps so long, or until a process that we watch ends, `readable` can be read, or a signal comes.
     fn pause(&self, pause: Duration, readable: Option<BorrowedFd<'_>>) {
         match self {
-            Watched::Child(child) => child.sleep_beside(pause, readable),
+            Watched::Child(child) => child.sleep_until_exit(pause, readable),
             Watched::Process(Other { life, .. }) => {
                 launch::sleep(pause, life.as_ref(), readable);
             }
@@ -420,7 +420,7 @@ struct Other {
 
 impl Other {
     fn new(pid: u32) -> Other {
-        Other { pid, life: Life::of(pid) }
+        Other { pid, life: Life::open(pid) }
     }
 
     fn is_over(&self) -> bool {

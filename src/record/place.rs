@@ -105,7 +105,7 @@ fn begin_named(path: &Path, is_aside: bool) -> Result<Begun> {
     check_above(&path)?;
     let is_there = is_there(&path);
     if is_there {
-        refuse_others(&path)?;
+        check_replaceable(&path)?;
     }
     let at = match is_there || is_aside {
         true => free_aside(&path)?,
@@ -119,7 +119,7 @@ fn is_there(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok()
 }
 
-fn refuse_others(path: &Path) -> Result<(), RecordingError> {
+fn check_replaceable(path: &Path) -> Result<(), RecordingError> {
     if journal::is_being_written(path) {
         return Err(RecordingError::Busy { path: path.to_owned() });
     }
@@ -217,7 +217,7 @@ impl Begun {
             return Ok(fs::rename(&self.at, &self.path)?);
         }
         // It may be another by now.
-        refuse_others(&self.path)?;
+        check_replaceable(&self.path)?;
         let mut name = self.path.file_name().unwrap_or_default().to_owned();
         name.push(format!(".old-{}", std::process::id()));
         let old = self.path.with_file_name(name);

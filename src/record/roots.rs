@@ -81,7 +81,7 @@ impl Roots {
     }
 
     /// Where the root of a process that was noted can be reached.
-    pub fn of(&self, pid: u32) -> Option<PathBuf> {
+    pub fn root_of(&self, pid: u32) -> Option<PathBuf> {
         let root = self.open.get(&self.by_pid.get(&pid)?.0)?;
         Some(PathBuf::from(format!("/proc/self/fd/{}", root.as_raw_fd())))
     }
@@ -116,7 +116,7 @@ mod tests {
     fn processes_with_our_root_are_not_kept() {
         let mut roots = Roots::default();
         roots.note(std::process::id());
-        assert!(roots.of(std::process::id()).is_none() && roots.open.is_empty());
+        assert!(roots.root_of(std::process::id()).is_none() && roots.open.is_empty());
         assert_eq!(roots.own_pid(u32::MAX), u32::MAX);
     }
 

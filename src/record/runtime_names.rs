@@ -102,20 +102,20 @@ impl RuntimeNames {
 
     /// Updates the mappings of a process. Empty if it has exited.
     pub fn process(&mut self, tgid: u32, mappings: &[RawMapping]) {
-        match (Kind::of(mappings), self.runtimes.get(&tgid)) {
+        match (Kind::detect(mappings), self.runtimes.get(&tgid)) {
             (Some((_, library)), Some((_, known)))
                 if library.start == known.start && library.path == known.path => {}
             (Some((kind, library)), _) => {
                 self.runtimes.insert(tgid, (kind, library.clone()));
-                self.tell(Told::Runtime(tgid, kind, library.clone()));
+                self.send(Told::Runtime(tgid, kind, library.clone()));
                 let early = std::mem::take(&mut self.early).into_iter();
                 let (its, others) = early.partition::<VecDeque<_>, _>(|(process, _)| *process == tgid);
                 self.early = others;
-                its.into_iter().for_each(|(_, addresses)| self.tell_addresses(tgid, kind, addresses));
+                its.into_iter().for_each(|(_, addresses)| self.send_addresses(tgid, kind, addresses));
             }
             (None, Some(_)) => {
                 self.runtimes.remove(&tgid);
-                self.tell(Told::Gone(tgid));
+                self.send(Told::Gone(tgid));
             }
             (None, None) => {}
         }
@@ -133,7 +133,7 @@ impl RuntimeNames {
         let user = user.map(|(index, address)| looked_up(stack, index, *address));
         let addresses = user.chain(stack.raw.iter().map(|raw| raw.ip)).collect();
         if let Some(kind) = kind {
-            return self.tell_addresses(stack.tgid, kind, addresses);
+            return self.send_addresses(stack.tgid, kind, addresses);
         }
         if self.early.len() >= EARLY_MAX {
             self.early.pop_front();
@@ -153,21 +153,21 @@ impl RuntimeNames {
         })
     }
 
-    fn tell_addresses(&mut self, tgid: u32, kind: Kind, mut addresses: Vec<u64>) {
+    fn send_addresses(&mut self, tgid: u32, kind: Kind, mut addresses: Vec<u64>) {
         addresses.retain(|address| kind.may_name(*address));
         if !addresses.is_empty() {
-            self.tell(Told::Addresses(tgid, addresses));
+            self.send(Told::Addresses(tgid, addresses));
         }
     }
 
-    fn tell(&mut self, told: Told) {
+    fn send(&mut self, told: Told) {
         if self.sender.is_none() && self.worker.is_none() {
             let (sender, receiver) = channel();
             let (kept, tables) = (self.kept.clone(), self.tables.take());
             self.sender = Some(sender);
             let worker = std::thread::Builder::new().spawn(move || {
                 // Normal priority: short-lived processes must be read soon.
-                privileges::run_like_others();
+                privileges::restore_priority();
                 let (runtimes, binaries) = (HashMap::new(), KnownBinaries::new());
                 let mut reader = Reader { kept, tables, runtimes, binaries, problems: BTreeSet::new() };
                 reader.work(&receiver);

@@ -127,7 +127,7 @@ impl SpanProbes {
         let (done, plans) = channel();
         let worker = (!wanted.is_empty() || !tasks.is_empty()).then(|| {
             std::thread::Builder::new().spawn(move || {
-                privileges::run_like_others();
+                privileges::restore_priority();
                 let binaries = HashMap::new();
                 let looker = Looker { wanted, tasks, binaries, seen: BTreeMap::new(), next: 0 };
                 looker.work(&receiver, &done);
@@ -259,14 +259,14 @@ impl SpanProbes {
         }
         for source in sources.iter_mut().filter(|source| source.name == name) {
             source.active = self.any_armed;
-            let early = told_from(self.late).filter(|_| source.active);
+            let early = late_note(self.late).filter(|_| source.active);
             source.missing = early.into_iter().chain(self.problems.clone()).collect::<Vec<_>>().join("; ");
         }
     }
 }
 
 /// Returns the note about spans missed before the probes were set, or `None`.
-fn told_from(late: Duration) -> Option<String> {
+fn late_note(late: Duration) -> Option<String> {
     let ms = late.0.div_ceil(1_000_000);
     (ms > 0).then(|| {
         format!("spans before the probes were attached are not recorded: at most {ms} ms of a process")
@@ -452,8 +452,8 @@ mod tests {
         let text = |ms| {
             format!("spans before the probes were attached are not recorded: at most {ms} ms of a process")
         };
-        assert_eq!(told_from(Duration(0)), None);
-        assert_eq!(told_from(Duration(1)), Some(text(1)));
-        assert_eq!(told_from(Duration(12_000_001)), Some(text(13)));
+        assert_eq!(late_note(Duration(0)), None);
+        assert_eq!(late_note(Duration(1)), Some(text(1)));
+        assert_eq!(late_note(Duration(12_000_001)), Some(text(13)));
     }
 }

@@ -61,7 +61,7 @@ impl StackTables {
             lends: false,
         };
         let worker = std::thread::Builder::new().spawn(move || {
-            privileges::run_like_others();
+            privileges::restore_priority();
             maker.warm_up();
             maker.work(&receiver);
             maker
@@ -216,10 +216,10 @@ impl Maker {
             }
         });
         let known: Vec<MappedRows> = known.collect();
-        self.tell(tgid, mappings, &known);
+        self.update_process(tgid, mappings, &known);
         if pending {
             let all: Vec<MappedRows> = mappings.iter().map(|mapping| self.rows_of(tgid, mapping)).collect();
-            self.tell(tgid, mappings, &all);
+            self.update_process(tgid, mappings, &all);
         }
     }
 
@@ -231,7 +231,7 @@ impl Maker {
         }
     }
 
-    fn tell(&mut self, tgid: u32, mappings: &[RawMapping], mapped: &[MappedRows]) {
+    fn update_process(&mut self, tgid: u32, mappings: &[RawMapping], mapped: &[MappedRows]) {
         match self.tables.set_process(tgid, mapped, self.lent(tgid, mappings)) {
             Ok(true) => {}
             Ok(false) => {

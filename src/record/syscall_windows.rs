@@ -185,12 +185,12 @@ impl SyscallWindows {
                 let took_ns = lower::thread_cpu_ns().saturating_sub(began_ns) as f64;
                 self.plan.behind_ns = after_ns.saturating_sub(window.1.0);
                 self.plan.learn(calls, window.1.since(window.0).0, took_ns);
-                let call_ns = self.cost.of(counts.program_ns);
+                let call_ns = self.cost.for_call(counts.program_ns);
                 if counts.program_ns.is_some() {
                     self.plan.call_ns = call_ns; // each thread's first call takes longer than those that were tried
                 }
                 let cost_ns = call_ns.round() as u32;
-                self.tell((window, cost_ns), sums, sink);
+                self.emit((window, cost_ns), sums, sink);
             }
             Ok(None) => {}
             Err(error) => self.fail(&error.to_string()),
@@ -207,7 +207,7 @@ impl SyscallWindows {
         }
     }
 
-    fn tell(
+    fn emit(
         &mut self,
         ((start, end), cost_ns): ((Timestamp, Timestamp), u32),
         sums: Vec<Event>,
@@ -238,7 +238,7 @@ fn decode(counted: &SyscallCounts) -> Vec<Event> {
         }
     }
     let mut sums = Vec::new();
-    decoder.tell((Timestamp(counted.start_ns), Timestamp(counted.end_ns)), &mut |event| match &event {
+    decoder.emit((Timestamp(counted.start_ns), Timestamp(counted.end_ns)), &mut |event| match &event {
         Event::Calls(calls) if calls.tgid == std::process::id() => {}
         _ => sums.push(event),
     });

@@ -38,6 +38,6 @@ impl WaitedNames {
         for map in std::iter::once(FILES).chain(sockets) {
             let _ = session.calls(map, &mut |key, values| decoder.take(CallMap::Names, key, values));
         }
-        decoder.tell((now, now), sink);
+        decoder.emit((now, now), sink);
     }
 }

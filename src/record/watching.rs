@@ -41,7 +41,7 @@ pub fn watch(
         Subject::Attach { pid, .. } => *pid,
         Subject::All => 1,
     };
-    let beside = subject.take_beside();
+    let beside = subject.take_helpers();
     let mut descriptors = crate::commands::descriptors::read(&options.descriptors)?;
     if let Some(text) = triggers::descriptor(&plan.triggers) {
         descriptors = descriptors.with(&[text])?;
@@ -144,10 +144,10 @@ impl Loop {
         let at = if is_seen { self.drained } else { Timestamp(0) };
         let (mark, missing) = (self.mark(), self.span_probes.missing(triggers::RUNTIME));
         let Output::Flight(flight) = &mut self.journal else { return };
-        flight.say(missing);
+        flight.print_reasons(missing);
         // Where that is refused, definitions go on taking room.
-        if flight.begin_segment(at, mark) && self.session.tell_stacks_anew().is_ok() {
-            flight.stacks_begin_anew();
+        if flight.begin_segment(at, mark) && self.session.restart_stacks().is_ok() {
+            flight.restart_stacks();
         }
     }
 
@@ -179,7 +179,7 @@ impl Loop {
     pub(super) fn save_last(&mut self, end: Timestamp) {
         let missing = self.span_probes.missing(triggers::RUNTIME);
         if let Output::Flight(flight) = &mut self.journal {
-            flight.say(missing);
+            flight.print_reasons(missing);
             flight.last_look(end);
         }
         if matches!(&self.journal, Output::Flight(flight) if flight.is_pending()) {

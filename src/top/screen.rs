@@ -39,7 +39,7 @@ impl Watcher {
         let terminal = Terminal::take()?;
         let (sender, moments) = channel();
         let work = move || {
-            holdup_capture::privileges::run_like_others();
+            holdup_capture::privileges::restore_priority();
             // The thread starts before the recorder drops its privileges. It drops all of its own, because it
             // only handles names of other processes.
             if let Err(error) = holdup_capture::privileges::drop_all() {
@@ -99,7 +99,7 @@ fn show(
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
-        if terminal::is_gone() {
+        if terminal::is_closed() {
             wishes.stop.store(true, Ordering::Relaxed);
             return;
         }
@@ -114,7 +114,7 @@ fn show(
         if let Some(words) = words.lock().unwrap_or_else(PoisonError::into_inner).as_mut()
             && let Some(last) = words.fresh().lines().last()
         {
-            screen.say(last);
+            screen.show_message(last);
             is_new = true;
         }
     }
@@ -131,7 +131,7 @@ fn obey(screen: &mut Screen, key: KeyEvent, wishes: &Wishes) {
         }
         return;
     }
-    screen.say("");
+    screen.show_message("");
     let Some(key) = meaning(key.code) else { return };
     match screen.key(key) {
         Some(Ask::Quit) => wishes.stop.store(true, Ordering::Relaxed),

@@ -164,7 +164,7 @@ fn nameless() -> Result<File> {
 }
 
 /// Whether the terminal has been closed. Reads from it would return end-of-file forever.
-pub fn is_gone() -> bool {
+pub fn is_closed() -> bool {
     let mut input = libc::pollfd { fd: libc::STDIN_FILENO, events: 0, revents: 0 };
     // SAFETY: one structure, which lives until the call is over.
     let answered = unsafe { libc::poll(&raw mut input, 1, 0) };

@@ -117,7 +117,7 @@ impl Flight {
             self.note(firing, now);
         }
         if self.ring.take_short() {
-            self.saver.say_once(format!(
+            self.saver.print_once(format!(
                 "--keep-bytes is too little for --keep: it reaches {:.1} s back",
                 now.since(self.ring.begin()).seconds()
             ));
@@ -142,7 +142,7 @@ impl Flight {
             true => "holdup stops recording".to_owned(),
             false => format!("from now on only {} saves", requests.join(", ")),
         };
-        self.saver.say_once(format!("--max-saves {} is reached: {next}", self.limits.max_saves));
+        self.saver.print_once(format!("--max-saves {} is reached: {next}", self.limits.max_saves));
         requests.is_empty()
     }
 
@@ -151,7 +151,7 @@ impl Flight {
     fn gives_up(&self) -> bool {
         let gives_up = self.saver.counts().failed_in_a_row >= FAILURES_MAX && !self.is_own();
         if gives_up {
-            self.saver.say_once(format!(
+            self.saver.print_once(format!(
                 "{FAILURES_MAX} recordings in a row could not be saved: nothing more is recorded"
             ));
         }
@@ -257,14 +257,14 @@ impl Flight {
     }
 
     /// From now on the recorder repeats all stacks.
-    pub fn stacks_begin_anew(&mut self) {
-        self.ring.stacks_begin_anew();
-        self.live.iter_mut().for_each(Live::stacks_begin_anew);
+    pub fn restart_stacks(&mut self) {
+        self.ring.restart_stacks();
+        self.live.iter_mut().for_each(Live::restart_stacks);
     }
 
     /// Prints why triggers cannot fire, each reason once.
-    pub fn say(&self, reasons: Vec<String>) {
-        reasons.into_iter().for_each(|reason| self.saver.say_once(format!("--trigger: {reason}")));
+    pub fn print_reasons(&self, reasons: Vec<String>) {
+        reasons.into_iter().for_each(|reason| self.saver.print_once(format!("--trigger: {reason}")));
     }
 
     /// Something fired, and the time after it is over.
@@ -308,7 +308,7 @@ impl Flight {
         self.live.iter_mut().for_each(Live::finish);
         for armed in &self.triggers {
             if let Some(why) = armed.silence() {
-                self.saver.say_once(format!("{}: {why}", armed.text));
+                self.saver.print_once(format!("{}: {why}", armed.text));
             }
         }
         let Counts { kept, failed, .. } = self.saver.finish();
@@ -473,7 +473,7 @@ mod tests {
         ask.send(()).unwrap();
         assert!(flying.save());
         assert_eq!(flying.counts().kept, 4);
-        let said = flying.flight.saver.said();
+        let said = flying.flight.saver.printed();
         assert_eq!(said, ["--max-saves 1 is reached: from now on only signal:USR2 saves"]);
         flying.end();
     }
@@ -499,7 +499,7 @@ mod tests {
         assert!(flying.fire());
         flying.counts();
         assert!(!flying.step());
-        assert_eq!(flying.flight.saver.said(), ["--max-saves 1 is reached: holdup stops recording"]);
+        assert_eq!(flying.flight.saver.printed(), ["--max-saves 1 is reached: holdup stops recording"]);
         flying.end();
     }
 

@@ -79,7 +79,7 @@ struct Shared {
 }
 
 impl Shared {
-    fn say_once(&self, text: String) {
+    fn print_once(&self, text: String) {
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         if !said.contains(&text) {
             say!("holdup: {text}");
@@ -184,7 +184,7 @@ impl Saver {
     pub fn has_room(&self) -> bool {
         let room = self.shared.count(|_| {}).bytes < self.quota;
         if !room {
-            self.say_once("--quota is reached: holdup goes on without saving".to_owned());
+            self.print_once("--quota is reached: holdup goes on without saving".to_owned());
         }
         room
     }
@@ -229,13 +229,13 @@ impl Saver {
     }
 
     /// Prints a message once.
-    pub fn say_once(&self, text: String) {
-        self.shared.say_once(text);
+    pub fn print_once(&self, text: String) {
+        self.shared.print_once(text);
     }
 
-    /// Returns the messages of [`Saver::say_once`].
+    /// Returns the messages of [`Saver::print_once`].
     #[cfg(test)]
-    pub fn said(&self) -> Vec<String> {
+    pub fn printed(&self) -> Vec<String> {
         self.shared.said.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -249,7 +249,7 @@ impl Saver {
 
 impl Writer {
     fn work(&mut self, jobs: &Receiver<Job>) {
-        privileges::run_behind_others();
+        privileges::lower_priority();
         while let Ok(job) = jobs.recv() {
             let limited = job.limited();
             let written = caught(|| self.write(job));
@@ -263,7 +263,7 @@ impl Writer {
                 Ok(Some(recorded)) => {
                     counts(Counts::keep);
                     say!("holdup: saved {}", recorded.path.display());
-                    caught(|| self.tell(Some(&recorded)))
+                    caught(|| self.write_report(Some(&recorded)))
                 }
                 Ok(None) => {
                     counts(|_, _| {});
@@ -272,7 +272,7 @@ impl Writer {
                 Err(error) => {
                     counts(|counts, _| counts.fail());
                     say!("holdup: not saved: {error:#}");
-                    caught(|| self.tell(None))
+                    caught(|| self.write_report(None))
                 }
             };
             if let Err(error) = told {
@@ -283,7 +283,7 @@ impl Writer {
     }
 
     /// The report opens files that the user names.
-    fn tell(&self, recorded: Option<&Recorded>) -> Result<()> {
+    fn write_report(&self, recorded: Option<&Recorded>) -> Result<()> {
         privileges::open_own_files()?;
         (self.report)(recorded)
     }
@@ -292,8 +292,10 @@ impl Writer {
     fn write(&mut self, job: Job) -> Result<Option<Recorded>> {
         let left = self.quota.saturating_sub(self.shared.count(|_| {}).bytes);
         if job.cut.bytes() > left {
-            self.shared
-                .say_once(format!("--quota: {} MiB are left, not enough for the next recording", left >> 20));
+            self.shared.print_once(format!(
+                "--quota: {} MiB are left, not enough for the next recording",
+                left >> 20
+            ));
             return Ok(None);
         }
         let Job { cut, fired, cost, sources, roots, start_unix_ns, is_requested: _ } = job;

@@ -67,7 +67,7 @@ pub fn is_root() -> bool {
 }
 
 /// A directory that user `nobody` can reach, with holdup in it.
-pub fn place_of_nobody(scratch: &Scratch) -> Option<PathBuf> {
+pub fn unprivileged_place(scratch: &Scratch) -> Option<PathBuf> {
     if !is_root() {
         println!("skipped: not root, so no other user can be had");
         return None;
@@ -82,7 +82,7 @@ pub fn place_of_nobody(scratch: &Scratch) -> Option<PathBuf> {
     Some(program)
 }
 
-pub fn as_nobody(program: &Path, scratch: &Scratch) -> Command {
+pub fn as_unprivileged_user(program: &Path, scratch: &Scratch) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "--inh-caps=-all", "--"]);
     command.arg(program).env("XDG_STATE_HOME", scratch.join("state")).env("NO_COLOR", "1");

@@ -10,7 +10,7 @@ pub fn ends_ns(log: &str) -> Vec<u64> {
 
 /// Checks that each safepoint of the log, from the first recorded one on, was recorded. The only recorded one
 /// without a log entry is the one that ends the virtual machine. Returns the number of earlier log entries.
-pub fn assert_told(report: &Value, log: &str) -> usize {
+pub fn assert_recorded(report: &Value, log: &str) -> usize {
     let stops = report["gc"]["stops"]["costliest"].as_array().expect("stops");
     let mut asked: Vec<u64> = stops.iter().filter_map(|stop| stop["asked_ns"].as_u64()).collect();
     asked.sort_unstable();

@@ -38,7 +38,7 @@ fn until_over(mut step: impl FnMut()) -> u64 {
     made
 }
 
-fn tell<T>(memory: &T) {
+fn print_range<T>(memory: &T) {
     let address = std::ptr::from_ref(memory) as usize;
     eprintln!("memory: {address:#x} {:#x}", address + size_of::<T>());
 }
@@ -91,13 +91,13 @@ fn main() {
     let second = if cfg!(padded) { Arc::new(1) } else { Arc::clone(&first) };
     let objects = [first, second];
     match name {
-        "static-atomics" => tell(&HITS),
+        "static-atomics" => print_range(&HITS),
         "reference-count" => {
             let counts = std::ptr::from_ref(&*objects[0]) as usize - 16;
             eprintln!("memory: {counts:#x} {:#x}", counts + 16);
         }
-        "boxed-array" => tell(&*stats),
-        _ => tell(&TABLE),
+        "boxed-array" => print_range(&*stats),
+        _ => print_range(&TABLE),
     }
     let made = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..THREADS)

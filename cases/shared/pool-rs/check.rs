@@ -100,7 +100,7 @@ fn polls() {
     check("in order", (0..1000).all(|value| all.recv() == value));
 }
 
-fn meetings() {
+fn rendezvous() {
     let meeting = Channel::bounded(0);
     let received = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -157,7 +157,7 @@ fn main() {
     let shared = Arc::new(Pool::setup(2));
     drop(shared);
     polls();
-    meetings();
+    rendezvous();
     crowds("0", Channel::bounded(0));
     crowds("1", Channel::bounded(1));
     crowds("10", Channel::bounded(10));

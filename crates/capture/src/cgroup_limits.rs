@@ -11,7 +11,7 @@ pub struct Limits {
 
 impl Limits {
     /// Returns the limits of a process, given by its PID or `self`. No limits if it has exited.
-    pub fn of(process: &str) -> Limits {
+    pub fn of_process(process: &str) -> Limits {
         Limits::of_cgroups(&text(&format!("/proc/{process}/cgroup")))
     }
 

@@ -63,7 +63,7 @@ impl EventOpener {
 
 fn serve(requests: &Receiver<Request>) {
     // The recorder waits for each answer while its rings fill.
-    privileges::run_before_others();
+    privileges::raise_priority();
     if privileges::keep_for_events().is_err() {
         return;
     }

@@ -61,7 +61,7 @@ impl Facts {
     pub fn read() -> Facts {
         let status = text("/proc/self/status");
         let memory = text("/proc/meminfo");
-        let cgroup = Limits::of("self");
+        let cgroup = Limits::of_process("self");
         let bytes = |field| meminfo_bytes(&memory, field).unwrap_or(0);
         Facts {
             host: host(&memory),

@@ -208,7 +208,7 @@ impl Held {
             // SAFETY: kill(2) of our own child, which is not reaped.
             unsafe { libc::kill(self.pid as i32, signal) };
         }
-        let (life, released) = (Life::of(self.pid), crate::lower::now());
+        let (life, released) = (Life::open(self.pid), crate::lower::now());
         let mut child = Child { pid: self.pid, ended: None, memory: None, life, released };
         let failed = |error| CaptureError::Command { command: self.command.clone(), error };
         self.go.write_all(&[1]).map_err(failed)?;
@@ -253,7 +253,7 @@ impl Child {
     }
 
     /// Sleeps so long, or until it ends, `other` can be read, or a signal comes.
-    pub fn sleep_beside(&self, pause: Duration, other: Option<BorrowedFd<'_>>) {
+    pub fn sleep_until_exit(&self, pause: Duration, other: Option<BorrowedFd<'_>>) {
         // A debugger may keep its end from us.
         if sleep(pause, self.life.as_ref(), other) && !self.has_ended(libc::WNOHANG) {
             std::thread::sleep(pause.min(Duration::from_millis(1)));
@@ -355,7 +355,7 @@ mod tests {
         let words = ["sh", "-c", "exit 5"].map(OsString::from);
         let mut child = hold(&words).unwrap().release().unwrap();
         while child.try_wait().is_none() {
-            child.sleep_beside(Duration::from_secs(3600), None);
+            child.sleep_until_exit(Duration::from_secs(3600), None);
         }
         assert_eq!(child.wait(), Ending::Exited(5));
     }

@@ -104,7 +104,7 @@ impl AddressSpaces {
     }
 
     /// Returns the mappings of a process.
-    pub fn of(&self, tgid: u32) -> &[RawMapping] {
+    pub fn of_process(&self, tgid: u32) -> &[RawMapping] {
         self.mappings.get(&tgid).map_or(&[], Vec::as_slice)
     }
 }
@@ -215,7 +215,7 @@ impl MappingFeed {
     /// mappings for a process that has exited.
     pub fn take_changed(&mut self) -> Vec<(u32, Vec<RawMapping>)> {
         let changed = std::mem::take(&mut self.changed);
-        changed.into_iter().map(|tgid| (tgid, self.spaces.of(tgid).to_vec())).collect()
+        changed.into_iter().map(|tgid| (tgid, self.spaces.of_process(tgid).to_vec())).collect()
     }
 
     /// Passes on new mappings of the processes selected by `wanted` and of their children, in time order, and
@@ -287,7 +287,7 @@ impl MappingFeed {
 
     /// A thread has ended, and with it maybe its process: see [`MappingFeed::end`].
     fn exit(&mut self, task: records::Task) {
-        let is_followed = self.children.contains(&task.tgid) || !self.spaces.of(task.tgid).is_empty();
+        let is_followed = self.children.contains(&task.tgid) || !self.spaces.of_process(task.tgid).is_empty();
         if is_followed && (task.tid == task.tgid || self.without_first.contains(&task.tgid)) {
             self.ending.entry(task.tgid).or_default().push(task.tid);
         }

@@ -23,7 +23,7 @@ pub struct NetworkCounts {
 
 impl NetworkCounts {
     /// For the namespace of a process, by default of holdup itself.
-    pub fn of(pid: Option<u32>) -> NetworkCounts {
+    pub fn open(pid: Option<u32>) -> NetworkCounts {
         let process = pid.map_or_else(|| "self".to_owned(), |pid| pid.to_string());
         NetworkCounts { file: File::open(format!("/proc/{process}/net/netstat")).ok() }
     }
@@ -82,10 +82,10 @@ mod tests {
 
     #[test]
     fn network_counters_are_read_repeatedly() {
-        let mut counts = NetworkCounts::of(Some(std::process::id()));
+        let mut counts = NetworkCounts::open(Some(std::process::id()));
         assert_eq!(counts.look().len(), COLUMNS.len());
         assert_eq!(counts.look().len(), COLUMNS.len());
-        assert_eq!(NetworkCounts::of(None).look().len(), COLUMNS.len(), "its own");
-        assert_eq!(NetworkCounts::of(Some(u32::MAX)).look(), [], "another's are not its");
+        assert_eq!(NetworkCounts::open(None).look().len(), COLUMNS.len(), "its own");
+        assert_eq!(NetworkCounts::open(Some(u32::MAX)).look(), [], "another's are not its");
     }
 }

@@ -194,17 +194,17 @@ impl OwnNice {
 }
 
 /// Lets this thread run before others, if it may (CAP_SYS_NICE). Threads that it starts inherit that.
-pub fn run_before_others() {
+pub fn raise_priority() {
     OWN_NICE.leave(RECORDER_NICE);
 }
 
-/// Takes [`run_before_others`] back for this thread.
-pub fn run_like_others() {
+/// Undoes [`raise_priority`] for this thread.
+pub fn restore_priority() {
     OWN_NICE.return_to();
 }
 
 /// Lowers the priority of this thread, and of those that it starts, for work that can wait.
-pub fn run_behind_others() {
+pub fn lower_priority() {
     let nice = BACKGROUND_NICE.max(OWN_NICE.get());
     OWN_NICE.leave(nice);
 }

@@ -107,7 +107,7 @@ impl CallDecoder {
     }
 
     /// Emits the increase of the entries taken since the last call. Entries not taken again are unchanged.
-    pub fn tell(&mut self, (start, end): (Timestamp, Timestamp), sink: &mut dyn FnMut(Event)) {
+    pub fn emit(&mut self, (start, end): (Timestamp, Timestamp), sink: &mut dyn FnMut(Event)) {
         for id in std::mem::take(&mut self.fresh) {
             let name = self.names.get(&id).cloned().unwrap_or_default();
             sink(Event::ObjectName(ObjectName { at: start, kind: id.0, object: id.1, name }));
@@ -372,9 +372,9 @@ mod tests {
         bytes
     }
 
-    fn told(decoder: &mut CallDecoder) -> Vec<CallSums> {
+    fn emitted(decoder: &mut CallDecoder) -> Vec<CallSums> {
         let mut all = Vec::new();
-        decoder.tell((Timestamp(5), Timestamp(9)), &mut |event| {
+        decoder.emit((Timestamp(5), Timestamp(9)), &mut |event| {
             if let Event::Calls(sums) = event {
                 all.push(*sums);
             }
@@ -386,7 +386,7 @@ mod tests {
     fn sums_of_cpus_are_added_and_only_increases_are_emitted() {
         let mut decoder = CallDecoder::default();
         decoder.take(CallMap::Sums, &key(3, 1, 40), &[sums(10, 4), sums(5, 0)]);
-        let first = told(&mut decoder).remove(0);
+        let first = emitted(&mut decoder).remove(0);
         assert_eq!((first.tid, first.tgid, first.count, first.errors, first.returned), (3, 7, 15, 4, 11));
         assert_eq!((first.object_kind, first.object, first.time_ns), (ObjectKind::Pipe, 40, 1500));
         let expected = [
@@ -397,10 +397,10 @@ mod tests {
         ];
         assert_eq!(first.parts, expected);
         decoder.take(CallMap::Sums, &key(3, 1, 40), &[sums(10, 4), sums(7, 1)]);
-        let second = told(&mut decoder).remove(0);
+        let second = emitted(&mut decoder).remove(0);
         assert_eq!((second.count, second.errors, second.returned), (2, 1, 1));
         decoder.take(CallMap::Sums, &key(3, 1, 40), &[sums(10, 4), sums(7, 1)]);
-        assert_eq!(told(&mut decoder), []);
+        assert_eq!(emitted(&mut decoder), []);
     }
 
     #[test]
@@ -411,7 +411,7 @@ mod tests {
         let one = |count: u64| vec![count.to_le_bytes().to_vec()];
         decoder.take(CallMap::Errors, &with(32), &one(2));
         decoder.take(CallMap::Stacks, &with(0xabc), &one(9));
-        let parts = told(&mut decoder).remove(0).parts;
+        let parts = emitted(&mut decoder).remove(0).parts;
         assert!(parts.contains(&(CallPartKind::Error, 32, 2)), "{parts:?}");
         assert!(parts.contains(&(CallPartKind::Stack, 0xabc, 9)), "{parts:?}");
     }

@@ -67,7 +67,7 @@ impl Counts {
         let key = Key { tid: 0, cpu: cpu.0, born_ns: 0, what, syscall: 0 };
         let before = self.last.insert(key, Last { at, total });
         if let Some(before) = before {
-            tell(key, 0, (before, Last { at, total }), sink);
+            emit(key, 0, (before, Last { at, total }), sink);
         }
     }
 
@@ -122,11 +122,11 @@ impl Counts {
 
     fn grew(&mut self, key: Key, tgid: u32, now: Last, sink: &mut dyn FnMut(Event)) {
         let before = self.last.insert(key, now).unwrap_or_default();
-        tell(key, tgid, (before, now), sink);
+        emit(key, tgid, (before, now), sink);
     }
 }
 
-fn tell(key: Key, tgid: u32, (before, now): (Last, Last), sink: &mut dyn FnMut(Event)) {
+fn emit(key: Key, tgid: u32, (before, now): (Last, Last), sink: &mut dyn FnMut(Event)) {
     // The kernel's own times of a CPU may step back by a tick.
     let count = now.total.saturating_sub(before.total);
     if count > 0 {
@@ -140,7 +140,7 @@ fn tell(key: Key, tgid: u32, (before, now): (Last, Last), sink: &mut dyn FnMut(E
 mod tests {
     use super::*;
 
-    fn told(take: impl FnOnce(&mut dyn FnMut(Event))) -> Vec<(CountKind, u64, u64)> {
+    fn emitted(take: impl FnOnce(&mut dyn FnMut(Event))) -> Vec<(CountKind, u64, u64)> {
         let mut all = Vec::new();
         take(&mut |event| match event {
             Event::Counted(counted) => all.push((counted.what, counted.at.0, counted.count)),
@@ -157,16 +157,16 @@ mod tests {
     fn increases_are_emitted_and_a_reused_tid_starts_at_zero() {
         let mut counts = Counts::default();
         assert_eq!(
-            told(|sink| counts.thread(&thread(10, 1, 7, false), sink)),
+            emitted(|sink| counts.thread(&thread(10, 1, 7, false), sink)),
             [(CountKind::MinorFaults, 0, 7)]
         );
-        assert_eq!(told(|sink| counts.thread(&thread(20, 1, 7, false), sink)), []);
+        assert_eq!(emitted(|sink| counts.thread(&thread(20, 1, 7, false), sink)), []);
         assert_eq!(
-            told(|sink| counts.thread(&thread(30, 1, 9, true), sink)),
+            emitted(|sink| counts.thread(&thread(30, 1, 9, true), sink)),
             [(CountKind::MinorFaults, 20, 2)]
         );
         assert_eq!(
-            told(|sink| counts.thread(&thread(40, 8, 3, false), sink)),
+            emitted(|sink| counts.thread(&thread(40, 8, 3, false), sink)),
             [(CountKind::MinorFaults, 0, 3)]
         );
         assert_eq!(counts.last.len(), 2, "nothing is kept of who is gone");
@@ -176,7 +176,7 @@ mod tests {
     fn a_cpus_first_look_is_where_it_begins_and_no_count_shrinks() {
         let mut counts = Counts::default();
         let key = (CpuId(1), CountKind::CpuIdle);
-        let mut look = |at, total| told(|sink| counts.cpu(key, total, Timestamp(at), sink));
+        let mut look = |at, total| emitted(|sink| counts.cpu(key, total, Timestamp(at), sink));
         assert_eq!(look(1, 1000), []);
         assert_eq!(look(2, 1500), [(CountKind::CpuIdle, 1, 500)]);
         assert_eq!(look(3, 1490), []);
@@ -188,7 +188,7 @@ mod tests {
         let words = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
         let value = words(&[6, 0, 900, 0, 4, 0]);
         assert_eq!((words(&[5, 1, 10, 0]).len(), value.len()), (size::KEY, size::SUMS));
-        let mut take = |key: &[u8]| told(|sink| counts.paging((key, &value), Timestamp(9), sink));
+        let mut take = |key: &[u8]| emitted(|sink| counts.paging((key, &value), Timestamp(9), sink));
         assert_eq!(take(&words(&[5, 1, 10, 0])), [(CountKind::ShootdownsSent, 0, 6)]);
         let interrupts = [(CountKind::ShootdownInterrupts, 0, 6), (CountKind::ShootdownInterruptNs, 0, 900)];
         assert_eq!(take(&words(&[5, 2, 0, 0])), interrupts);

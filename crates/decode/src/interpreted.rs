@@ -59,7 +59,7 @@ impl Standing {
 
 impl Interpreted {
     /// Decodes a stack entry. `None` for a real address.
-    pub fn of(address: u64) -> Option<Interpreted> {
+    pub fn from_address(address: u64) -> Option<Interpreted> {
         let units = (address >> UNITS_SHIFT) & UNITS_MAX;
         let standing = match address & IN_PLACE {
             0 => Standing::Behind { begins: address & BEGINS != 0 },
@@ -116,12 +116,12 @@ mod tests {
         let one = Interpreted { code: 0x7fff_1234_5670, identity: 0x25, units: Some(5), standing };
         let expected = (1 << 63) | (0x25 << 55) | (5 << 44) | (1 << 43) | 0x07ff_f123_4567;
         assert_eq!(one.address(), expected);
-        assert_eq!(Interpreted::of(one.address()), Some(one));
+        assert_eq!(Interpreted::from_address(one.address()), Some(one));
         let far = Interpreted { units: None, standing: Standing::Behind { begins: false }, ..one };
-        assert_eq!(Interpreted::of(far.address()), Some(far));
+        assert_eq!(Interpreted::from_address(far.address()), Some(far));
         let frame = Interpreted { code: 0x7fff_1234_5678, standing: Standing::InPlace, ..one };
         assert_eq!(frame.address(), (3 << 62) | (0x25 << 55) | (5 << 44) | 0x0fff_e246_8acf);
-        assert_eq!(Interpreted::of(frame.address()), Some(frame));
-        assert_eq!(Interpreted::of(0x7fff_ffff_ffff), None);
+        assert_eq!(Interpreted::from_address(frame.address()), Some(frame));
+        assert_eq!(Interpreted::from_address(0x7fff_ffff_ffff), None);
     }
 }

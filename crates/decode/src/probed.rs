@@ -111,13 +111,13 @@ impl Probed {
             self.open.entry((hit.tgid, span)).or_default().insert(hit.tid);
         }
         if self.lanes.insert((hit.tgid, hit.tid)) {
-            sink(tell(&hit, hit.tid, Told::LaneStart, &meaning.runtime));
+            sink(event_on(&hit, hit.tid, Told::LaneStart, &meaning.runtime));
         }
         let what = match meaning.is_mark {
             true => Told::Mark { value: 0, text: "".into() },
             false => Told::Begin(meaning.kind),
         };
-        sink(tell(&hit, hit.tid, what, &meaning.name));
+        sink(event_on(&hit, hit.tid, what, &meaning.name));
     }
 
     fn end(&mut self, (hit, span): (Hit, u32), meaning: &Meaning, sink: &mut dyn FnMut(Event)) {
@@ -126,7 +126,7 @@ impl Probed {
             true => std::mem::take(open),
             false => open.take(&hit.tid).into_iter().collect(),
         };
-        ended.into_iter().for_each(|tid| sink(tell(&hit, tid, Told::End, &meaning.name)));
+        ended.into_iter().for_each(|tid| sink(event_on(&hit, tid, Told::End, &meaning.name)));
     }
 
     /// Disables the spans that begin or end there. Probes without a remaining span become useless.
@@ -159,7 +159,7 @@ impl Probed {
         for (_, open) in self.open.range_mut((hit.tgid, 0)..=(hit.tgid, u32::MAX)) {
             open.remove(&tid);
         }
-        sink(tell(hit, tid, Told::Gap, &"".into()));
+        sink(event_on(hit, tid, Told::Gap, &"".into()));
     }
 
     /// The process exited. A later process with the same id starts from scratch.
@@ -177,13 +177,13 @@ impl Probed {
             .collect();
         for (tgid, tid) in open {
             let hit = Hit { at, tid, tgid, place: 0, disarmed: false };
-            sink(tell(&hit, tid, Told::Gap, &"".into()));
+            sink(event_on(&hit, tid, Told::Gap, &"".into()));
         }
     }
 }
 
 /// Emits on the lane of a thread, which may differ from the thread that hit the probe.
-fn tell(hit: &Hit, tid: u32, what: Told, name: &Arc<str>) -> Event {
+fn event_on(hit: &Hit, tid: u32, what: Told, name: &Arc<str>) -> Event {
     Event::Tell(Tell { at: hit.at, tgid: hit.tgid, tid, lane: tid, what, name: name.clone() })
 }
 
@@ -204,7 +204,7 @@ mod tests {
         probed
     }
 
-    fn told(probed: &mut Probed, hits: &[(u64, u32, u32)]) -> Vec<String> {
+    fn emitted(probed: &mut Probed, hits: &[(u64, u32, u32)]) -> Vec<String> {
         let mut all = Vec::new();
         for (at, tid, place) in hits {
             let (place, disarmed) = (*place % 100, *place >= 100);
@@ -247,7 +247,7 @@ mod tests {
             "15 1 end stop",
             "15 2 end stop",
         ];
-        assert_eq!(told(&mut spans(), &hits), expected);
+        assert_eq!(emitted(&mut spans(), &hits), expected);
     }
 
     #[test]
@@ -263,7 +263,7 @@ mod tests {
             "30 1 begin call",
             "31 1 end call",
         ];
-        assert_eq!(told(&mut spans(), &hits), expected);
+        assert_eq!(emitted(&mut spans(), &hits), expected);
     }
 
     #[test]
@@ -282,7 +282,7 @@ mod tests {
             "15 2 begin stop",
         ];
         assert_eq!(
-            told(
+            emitted(
                 &mut probed,
                 &[(10, 1, 0), (11, 1, 101), (12, 1, 2), (13, 2, 0), (14, 1, 2), (15, 2, 0), (15, 2, 55)]
             ),
@@ -290,22 +290,22 @@ mod tests {
         );
         assert_eq!((probed.take_useless(), probed.take_useless()), (vec![(7, 1)], vec![]));
         assert_eq!(
-            told(&mut probed, &[(15, 1, 102)]),
+            emitted(&mut probed, &[(15, 1, 102)]),
             ["15 2 gap ", "15 loss runtime-probes too-often: stop"]
         );
         assert_eq!(probed.take_useless(), [(7, 0), (7, 1), (7, 2)]);
         // A process that gets the number is another one.
         probed.forget(7);
-        assert_eq!(told(&mut probed, &[(20, 1, 0)]).len(), 3);
+        assert_eq!(emitted(&mut probed, &[(20, 1, 0)]).len(), 3);
     }
 
     #[test]
     fn lost_records_close_what_is_open() {
         let mut probed = spans();
-        told(&mut probed, &[(10, 1, 0)]);
+        emitted(&mut probed, &[(10, 1, 0)]);
         let mut all = Vec::new();
         probed.lose(Timestamp(20), &mut |event| all.push(shown(&event)));
         assert_eq!(all, ["20 1 gap "]);
-        assert!(told(&mut probed, &[(21, 1, 1), (22, 1, 2)]).is_empty());
+        assert!(emitted(&mut probed, &[(21, 1, 1), (22, 1, 2)]).is_empty());
     }
 }

@@ -36,7 +36,7 @@ pub(crate) fn reaches_peers(syscall: i32) -> bool {
 
 /// Why the thread is blocked.
 pub fn classify(wait: &RawWait) -> WaitReason {
-    if let Some(reason) = wait.reason_told() {
+    if let Some(reason) = wait.recorded_reason() {
         return reason;
     }
     if wait.state & STOPPED != 0 {

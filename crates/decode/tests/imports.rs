@@ -42,7 +42,7 @@ fn states(trace: &Trace) -> BTreeMap<u32, BTreeMap<&'static str, u64>> {
         let thread = &trace.threads[id.index()];
         let mut sums: BTreeMap<&'static str, u64> = BTreeMap::new();
         let mut until = None;
-        for slice in trace.slices.of(id) {
+        for slice in trace.slices.of_thread(id) {
             assert!(until.is_none_or(|until| until == slice.start), "a hole in {}", thread.tid);
             *sums.entry(slice.state.name()).or_default() += slice.end.since(slice.start).0;
             until = Some(slice.end);

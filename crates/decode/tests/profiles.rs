@@ -29,7 +29,7 @@ fn fixture(name: &str) -> Vec<u8> {
 }
 
 /// Figures in a tool's text, by the text after (or before) them. Only those below `# heading`, if given.
-fn said(name: &str, heading: Option<&str>) -> BTreeMap<String, u64> {
+fn figures(name: &str, heading: Option<&str>) -> BTreeMap<String, u64> {
     let text = std::fs::read_to_string(path(name)).unwrap();
     let part =
         heading.map_or(&text[..], |heading| text.split("# ").find(|part| part.starts_with(heading)).unwrap());
@@ -73,7 +73,7 @@ impl Profile {
         Ok(Profile { allocations: catalogue.allocations, threads, samples, stacks, frames, facts })
     }
 
-    fn of(name: &str) -> Profile {
+    fn of_fixture(name: &str) -> Profile {
         Profile::read(&fixture(name)).unwrap()
     }
 
@@ -108,7 +108,7 @@ fn the_format_of_each_profile_is_detected_by_content() {
 
 #[test]
 fn memtrace_is_read_as_by_its_own_library() {
-    let (profile, said) = (Profile::of("ocaml53-words.ctf.gz"), said("ocaml53-words.txt", None));
+    let (profile, said) = (Profile::of_fixture("ocaml53-words.ctf.gz"), figures("ocaml53-words.txt", None));
     assert_eq!(profile.allocations.len() as u64, said["allocated"]);
     let freed = profile.allocations.iter().filter(|row| row.freed.is_some()).count();
     assert_eq!(freed as u64, said["collected"]);
@@ -125,7 +125,7 @@ fn memtrace_is_read_as_by_its_own_library() {
 
 #[test]
 fn memtrace_estimates_what_the_runtime_counted() {
-    let (profile, said) = (Profile::of("ocaml53-words.ctf.gz"), said("ocaml53-words.txt", None));
+    let (profile, said) = (Profile::of_fixture("ocaml53-words.ctf.gz"), figures("ocaml53-words.txt", None));
     let estimate: f64 = profile.allocations.iter().map(bytes).sum();
     let of = |row: &AllocationRow| (1.0 - row.probability()) * bytes(row).powi(2);
     let deviation = profile.allocations.iter().map(of).sum::<f64>().sqrt();
@@ -136,11 +136,11 @@ fn memtrace_estimates_what_the_runtime_counted() {
 
 #[test]
 fn a_heap_profile_is_what_pprof_makes_of_it() {
-    let profile = Profile::of("go126-heap.pb.gz");
+    let profile = Profile::of_fixture("go126-heap.pb.gz");
     let (all, kept) = (profile.by_leaf(bytes), |row: &AllocationRow| row.freed.map_or(bytes(row), |_| 0.0));
     let kept = profile.by_leaf(kept);
     for (heading, sums) in [("alloc_space", &all), ("inuse_space", &kept)] {
-        for (name, truth) in said("go126-top.txt", Some(heading)) {
+        for (name, truth) in figures("go126-top.txt", Some(heading)) {
             // A row represents whole objects of a size rounded to its sampling interval.
             let off = (sums[&name] - truth as f64).abs();
             assert!(off <= truth as f64 / 1000.0, "{heading} of {name}: {} for {truth}", sums[&name]);
@@ -150,26 +150,26 @@ fn a_heap_profile_is_what_pprof_makes_of_it() {
 
 #[test]
 fn a_cpu_profile_is_what_pprof_makes_of_it() {
-    let profile = Profile::of("go126-cpu.pb.gz");
+    let profile = Profile::of_fixture("go126-cpu.pb.gz");
     let mut leaves: BTreeMap<String, u64> = BTreeMap::new();
     for stack in &profile.samples {
         *leaves.entry(profile.leaf(*stack)).or_default() += profile.facts.sample_period_ns / 1_000_000;
     }
-    assert_eq!(leaves, said("go126-top.txt", Some("cpu")));
+    assert_eq!(leaves, figures("go126-top.txt", Some("cpu")));
     assert_eq!(profile.facts.span.1, Timestamp(570_000_000));
 }
 
 #[test]
 fn a_flight_recording_is_what_the_jdk_makes_of_it() {
     for name in ["jdk17-alloc", "jdk17-tlab"] {
-        let profile = Profile::of(&format!("{name}.jfr.gz"));
+        let profile = Profile::of_fixture(&format!("{name}.jfr.gz"));
         let text = format!("{name}.txt");
-        assert_eq!(profile.allocations.len() as u64, said(&text, None)["events"], "{name}");
+        assert_eq!(profile.allocations.len() as u64, figures(&text, None)["events"], "{name}");
         assert!(profile.allocations.iter().all(AllocationRow::is_weight));
         let whole = |sums: BTreeMap<String, f64>| -> BTreeMap<String, u64> {
             sums.into_iter().map(|(name, bytes)| (name, bytes as u64)).collect()
         };
-        let mut functions = said(&text, Some("functions"));
+        let mut functions = figures(&text, Some("functions"));
         // A stack that is not there has no frame.
         functions.remove("(none)");
         let mut leaves = whole(profile.by_leaf(bytes));
@@ -179,7 +179,7 @@ fn a_flight_recording_is_what_the_jdk_makes_of_it() {
         for row in &profile.allocations {
             *threads.entry(profile.threads[row.thread.index()].clone()).or_insert(0) += row.bytes;
         }
-        assert_eq!(threads, said(&text, Some("threads")), "{name}");
+        assert_eq!(threads, figures(&text, Some("threads")), "{name}");
         assert_eq!(profile.facts.sources[0].lost, 0);
         let frame = profile.frames.iter().find(|frame| frame.function == "Alloc.pages").unwrap();
         assert_eq!(frame.line, 19, "{name}");
@@ -254,7 +254,7 @@ fn largest_of_hp(text: &str) -> BTreeMap<String, u64> {
 
 #[test]
 fn live_bytes_at_the_largest_census_match_ghcs_hp_file() {
-    let profile = Profile::of("../runtimes/ghc902-census.eventlog");
+    let profile = Profile::of_fixture("../runtimes/ghc902-census.eventlog");
     let mut told: BTreeMap<String, u64> = BTreeMap::new();
     for row in &profile.allocations {
         assert!(row.is_census() && row.freed.is_none());

@@ -56,7 +56,7 @@ fn import(bytes: &[u8]) -> (Trace, Facts) {
 /// Count and length (ns) of the spans of a name, by number of the lane.
 fn spans(trace: &Trace, name: &str) -> BTreeMap<u32, (usize, u64)> {
     let mut sums = BTreeMap::new();
-    for span in trace.spans.rows().iter().filter(|span| trace.told_name(span.name).text == name) {
+    for span in trace.spans.rows().iter().filter(|span| trace.event_name(span.name).text == name) {
         let sum: &mut (usize, u64) = sums.entry(trace.lanes[span.lane as usize].number).or_default();
         sum.0 += 1;
         sum.1 += span.end.since(span.start).0;
@@ -86,7 +86,7 @@ fn spans_match_an_independent_decoder() {
     // Each lane's spans nest.
     for thread in trace.target_threads() {
         let mut open: Vec<Timestamp> = Vec::new();
-        for span in trace.spans.of(thread) {
+        for span in trace.spans.of_thread(thread) {
             while open.last().is_some_and(|end| *end <= span.start) {
                 open.pop();
             }
@@ -109,7 +109,7 @@ fn a_wrapped_ring_reports_its_lost_start() {
 fn the_programs_own_events_and_slots_used_again() {
     let (trace, _) = import(&fixture("userevents-slotreuse-d8-e12"));
     assert_eq!(trace.lanes.iter().map(|lane| lane.number).collect::<Vec<_>>(), [0, 1, 1, 1]);
-    let name = |row: u32| trace.told_name(row).text.as_str();
+    let name = |row: u32| trace.event_name(row).text.as_str();
     let marks =
         |wanted: &str| trace.marks.iter().filter(|mark| name(mark.name) == wanted).collect::<Vec<_>>();
     let mut ints: Vec<i64> = marks("my.int").iter().map(|mark| mark.value as i64).collect();
@@ -128,7 +128,7 @@ fn fibers_of_eio_and_what_they_name_are_spans_and_an_idle_domain_is_idle() {
     let mut turns: BTreeMap<u32, (usize, u64)> = BTreeMap::new();
     let mut fibers = std::collections::BTreeSet::new();
     for span in trace.spans.rows() {
-        let name = trace.told_name(span.name);
+        let name = trace.event_name(span.name);
         if name.text.starts_with("fiber ") {
             assert_eq!(name.kind, SpanKind::User);
             let sum = turns.entry(trace.lanes[span.lane as usize].number).or_default();
@@ -148,7 +148,7 @@ fn fibers_of_eio_and_what_they_name_are_spans_and_an_idle_domain_is_idle() {
     assert_eq!(idle, [100_844_508, 5_110_472, 60_420_977]);
     let kind_of = |wanted: &str| trace.names.iter().find(|name| name.text == wanted).map(|name| name.kind);
     assert_eq!(kind_of("eio.suspend_domain"), Some(SpanKind::Idle));
-    let name = |row: u32| trace.told_name(row).text.as_str();
+    let name = |row: u32| trace.event_name(row).text.as_str();
     let marks = |wanted: &str| trace.marks.iter().filter(|mark| name(mark.name) == wanted).count();
     assert_eq!((marks("eio.fiber"), marks("eio.suspend_fiber"), marks("eio.put")), (94, 61, 16));
     let logged = trace.marks.iter().filter(|mark| name(mark.name) == "eio.log");
@@ -158,10 +158,10 @@ fn fibers_of_eio_and_what_they_name_are_spans_and_an_idle_domain_is_idle() {
 #[test]
 fn a_killed_programs_open_spans_end_with_it() {
     let (trace, _) = import(&fixture("sigkill-norringstop"));
-    assert!(trace.marks.iter().all(|mark| trace.told_name(mark.name).text != "ring_stop"));
+    assert!(trace.marks.iter().all(|mark| trace.event_name(mark.name).text != "ring_stop"));
     assert!(trace.spans.rows().iter().all(|span| span.end <= trace.end()));
     let (child, _) = import(&fixture("forkchild"));
-    assert!(child.marks.iter().any(|mark| child.told_name(mark.name).text == "fork_child"));
+    assert!(child.marks.iter().any(|mark| child.event_name(mark.name).text == "fork_child"));
 }
 
 /// Scheduling of `alloc2-d4-e14`: the running threads over time, recorded by another tool in the same run.

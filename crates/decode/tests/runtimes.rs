@@ -42,7 +42,7 @@ fn read(bytes: &[u8]) -> Result<(Vec<Event>, Facts), ReadError> {
 
 fn trace(bytes: &[u8]) -> Result<Trace, ReadError> {
     let (events, facts) = read(bytes)?;
-    assert!(events.windows(2).all(|pair| !told_backwards(&pair[0], &pair[1])), "not in the order of time");
+    assert!(events.windows(2).all(|pair| !is_backwards(&pair[0], &pair[1])), "not in the order of time");
     let manifest = Manifest {
         start_ns: facts.span.0.0,
         end_ns: facts.span.1.0,
@@ -52,7 +52,7 @@ fn trace(bytes: &[u8]) -> Result<Trace, ReadError> {
     Ok(assemble(events, manifest))
 }
 
-fn told_backwards(before: &Event, after: &Event) -> bool {
+fn is_backwards(before: &Event, after: &Event) -> bool {
     !matches!(before, Event::Loss(_) | Event::Stack(_)) && before.at() > after.at()
 }
 
@@ -62,7 +62,7 @@ fn of_fixture(name: &str) -> Trace {
 
 /// Spans of a name that begins so.
 fn spans<'a>(trace: &'a Trace, name: &'a str) -> impl Iterator<Item = &'a SpanRow> {
-    trace.spans.rows().iter().filter(move |span| trace.told_name(span.name).text.starts_with(name))
+    trace.spans.rows().iter().filter(move |span| trace.event_name(span.name).text.starts_with(name))
 }
 
 fn sum_us<'a>(spans: impl Iterator<Item = &'a SpanRow>) -> u64 {
@@ -75,7 +75,7 @@ fn states(trace: &Trace) -> BTreeMap<&'static str, u64> {
     for id in trace.target_threads() {
         let thread = &trace.threads[id.index()];
         let mut until = None;
-        for slice in trace.slices.of(id) {
+        for slice in trace.slices.of_thread(id) {
             assert!(until.is_none_or(|until| until == slice.start), "a hole in {}", thread.tid);
             *sums.entry(slice.state.name()).or_default() += slice.duration().0;
             until = Some(slice.end);
@@ -153,7 +153,7 @@ fn hotspot_safepoints_are_those_of_its_sums() {
         assert_eq!(sum_us(spans(&trace, "reaching safepoint")), reaching / 1000, "{name}");
     }
     let trace = of_fixture("jdk17-safepoint-trace.log");
-    assert!(trace.marks.iter().any(|mark| trace.told_name(mark.name).text == "last at the safepoint"));
+    assert!(trace.marks.iter().any(|mark| trace.event_name(mark.name).text == "last at the safepoint"));
     assert!(spans(&trace, "Pause Full").count() == 1 && spans(&trace, "Pause Young").count() == 5);
 }
 
@@ -168,7 +168,7 @@ fn v8_trace_and_log_lines_agree() {
         .sum();
     let told_us = sum_us(lines.spans.rows().iter()) as f64;
     assert!((told_us - printed * 1000.0).abs() < 10.0, "{told_us} µs of {printed} ms");
-    let beside = |span: &&SpanRow| events.told_name(span.name).kind == SpanKind::GcBeside;
+    let beside = |span: &&SpanRow| events.event_name(span.name).kind == SpanKind::GcBeside;
     assert!(events.spans.rows().iter().any(|span| beside(&span)), "helpers are beside the program");
 }
 

@@ -179,7 +179,7 @@ impl RawWait {
     }
 
     /// The reason, if the source recorded it.
-    pub fn reason_told(&self) -> Option<WaitReason> {
+    pub fn recorded_reason(&self) -> Option<WaitReason> {
         let code = self.syscall.checked_sub(REASON_FIRST)?;
         u8::try_from(code).ok().and_then(WaitReason::from_code)
     }

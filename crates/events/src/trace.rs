@@ -103,7 +103,7 @@ impl Trace {
     /// The wakeup that ended a blocked slice. A thread may be woken while it is on its way off its CPU, shortly before it
     /// is seen to leave.
     pub fn ended_by(&self, slice: &Slice) -> Option<&Wakeup> {
-        let mut behind = self.wakeups.of(slice.thread).partition_point(|row| row.at <= slice.end);
+        let mut behind = self.wakeups.of_thread(slice.thread).partition_point(|row| row.at <= slice.end);
         self.ended_by_near(slice, &mut behind)
     }
 
@@ -111,7 +111,7 @@ impl Trace {
     /// wakeups, at first any.
     #[inline]
     pub fn ended_by_near(&self, slice: &Slice, near: &mut usize) -> Option<&Wakeup> {
-        let rows = self.wakeups.of(slice.thread);
+        let rows = self.wakeups.of_thread(slice.thread);
         *near = partition_point_near(rows, *near, |row| row.at <= slice.end);
         let last = rows.get(..*near)?.last()?;
         if last.at >= slice.start {
@@ -159,7 +159,7 @@ impl Trace {
     }
 
     /// The name of a span, counter or mark.
-    pub fn told_name(&self, name: u32) -> &TellName {
+    pub fn event_name(&self, name: u32) -> &TellName {
         static NONE: std::sync::LazyLock<TellName> = std::sync::LazyLock::new(TellName::default);
         self.names.get(name as usize).unwrap_or(&NONE)
     }

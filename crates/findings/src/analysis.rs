@@ -7,10 +7,10 @@ use holdup_events::Trace;
 use crate::charge::Charge;
 use crate::computing::{self, Computes};
 use crate::derive::{
-    asked_in_groups, asking, blame, bottle, busiest, calls, children, clocked, cpu_times, cpus,
-    critical_path, garbage, gc, hardware, holders, interpreted, known_work, ledger, lines, lock_holding,
-    locks, nodes, occupancy, paging, parallel, parallelism, peers, regions, rendezvous, replay, roles,
-    runtimes, services, skew, spin, stacks, syscall_rates, syscalls, task_locks, tasks, temporary_files,
+    asked_in_groups, asking, blame, busiest, calls, children, clocked, cpu_times, cpus, critical_path,
+    garbage, gc, hardware, holders, interpreted, known_work, ledger, lines, lock_holding, locks, nodes,
+    occupancy, paging, parallel, parallelism, peers, regions, rendezvous, replay, roles, runtimes, services,
+    skew, spin, stacks, syscall_rates, syscalls, task_locks, tasks, temporary_files, thread_shares,
     timelines,
 };
 use crate::descriptors::Descriptors;
@@ -88,7 +88,7 @@ pub struct Derived {
     /// The critical path of the run.
     pub critical_path: critical_path::CriticalPath,
     /// Each thread's part of the run's length, the greatest first.
-    pub bottles: Vec<bottle::Bottle>,
+    pub bottles: Vec<thread_shares::Bottle>,
     /// Threads that send a request to another program and wait for the response while no thread works on it.
     pub asking: Vec<asking::Asking>,
     /// Threads that send requests to a service in groups, and wait for the slowest response of each group.
@@ -123,7 +123,7 @@ pub struct Analysis {
 impl Analysis {
     /// The summary for a compute-bound program, if useful work takes nearly all of the CPU time.
     pub fn computes(&self, trace: &Trace) -> Option<Computes> {
-        computing::of(trace, self)
+        computing::summarize(trace, self)
     }
 }
 
@@ -240,7 +240,7 @@ pub fn complete(
             spins: spun(trace, &ledger, (&roles, timelines, &rendezvous)),
             rendezvous,
             runtimes: runtimes::derive(trace, &roles, &ledger),
-            told: runtimes::told(trace),
+            told: runtimes::event_counts(trace),
             ..Derived::default()
         }
     });

@@ -74,7 +74,7 @@ impl Teller<'_> {
 
     fn lock_name(&self, slice: &Slice) -> Option<String> {
         let derived = self.derived;
-        let key = derived.occupancy.locks.locks.get(derived.occupancy.locks.of(slice)? as usize)?;
+        let key = derived.occupancy.locks.locks.get(derived.occupancy.locks.of_slice(slice)? as usize)?;
         let lock = derived.locks.iter().find(|lock| *key == (lock.process, lock.object, lock.reason))?;
         Some(lock.name.clone())
     }

@@ -19,9 +19,9 @@ const BITS: usize = u64::BITS as usize;
 
 impl Charge {
     /// The slices of target threads that `matches`.
-    pub fn of(trace: &Trace, matches: impl Fn(&Slice) -> bool + Sync) -> Charge {
+    pub fn matching(trace: &Trace, matches: impl Fn(&Slice) -> bool + Sync) -> Charge {
         Charge::of_rows(trace, |thread, take| {
-            for (row, slice) in trace.slices.rows(thread).zip(trace.slices.of(thread)) {
+            for (row, slice) in trace.slices.rows(thread).zip(trace.slices.of_thread(thread)) {
                 if matches(&slice) {
                     take(row);
                 }
@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn sums_are_those_of_the_slices() {
         let trace = trace();
-        let every = |n: u64| Charge::of(&trace, move |slice| (slice.start.0 / 10).is_multiple_of(n));
+        let every = |n: u64| Charge::matching(&trace, move |slice| (slice.start.0 / 10).is_multiple_of(n));
         let (all, thirds, fifths) = (every(1), every(3), every(5));
         assert_eq!((all.count(), all.ns()), (200, 2000));
         assert_eq!((thirds.count(), thirds.ns()), (68, 680));

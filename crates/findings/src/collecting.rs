@@ -74,7 +74,7 @@ pub fn waited_for_last_ns(scene: &Scene, process: ProcessId) -> u64 {
 }
 
 /// A sentence for programs that request collections or pauses themselves.
-pub fn said_asked(asked: &Requested) -> String {
+pub fn requested_sentence(asked: &Requested) -> String {
     let place = asked.place.as_ref().map(|place| format!(" for {}", function(place)));
     format!(
         "The program itself requests collections with {}{}: {} of the time in which threads collect or wait for a collection, by the sampled stacks.",
@@ -98,7 +98,7 @@ pub fn queues(scene: &Scene, is_judged: impl Fn(ThreadId) -> bool + Sync) -> Cha
         }
         let told = phases::joined(&phases::collectors(scene.trace, thread), 0);
         let mut rest = told.as_slice();
-        for (row, slice) in scene.trace.slices.rows(thread).zip(scene.trace.slices.of(thread)) {
+        for (row, slice) in scene.trace.slices.rows(thread).zip(scene.trace.slices.of_thread(thread)) {
             while let Some((_, behind)) = rest.split_first().filter(|((_, end), _)| *end <= slice.start) {
                 rest = behind;
             }
@@ -138,7 +138,7 @@ pub fn idle_domains(scene: &Scene, process: ProcessId) -> usize {
 
 /// Another thread answers for the domain, which is blocked, more than it takes part itself.
 fn answers(lane: &LaneGc) -> bool {
-    lane.answered.told_ns() > lane.times.told_ns()
+    lane.answered.covered_ns() > lane.times.covered_ns()
 }
 
 /// Time (ns) that the backup threads of idle domains were runnable in collections, minus the maximum work of
@@ -152,7 +152,7 @@ pub fn idle_queued_ns(scene: &Scene, process: ProcessId) -> u64 {
 
 /// Cost (ns) of other programs for a domain in collections: they used its CPU, or the CPU of the domain for
 /// which it waited.
-pub fn strangers_ns(scene: &Scene, lane: &LaneGc) -> u64 {
+pub fn other_programs_ns(scene: &Scene, lane: &LaneGc) -> u64 {
     let queued = &scene.derived.ledger.run_queue;
     let theirs = queued.others_ns as f64 / (queued.own_ns + queued.others_ns).max(1) as f64;
     let times = &lane.times;

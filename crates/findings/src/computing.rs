@@ -32,11 +32,11 @@ pub struct Computes {
 }
 
 /// The summary, if useful work takes nearly all CPU time and no other cause was found.
-pub fn of(trace: &Trace, analysis: &Analysis) -> Option<Computes> {
+pub fn summarize(trace: &Trace, analysis: &Analysis) -> Option<Computes> {
     let share = share(trace, analysis)?;
     let derived = &analysis.derived;
     let ledger = &derived.ledger;
-    let error = share * ledger.error_ns(Class::Useful) as f64 / ledger.of(Class::Useful).max(1) as f64;
+    let error = share * ledger.error_ns(Class::Useful) as f64 / ledger.class_ns(Class::Useful).max(1) as f64;
     let in_what = derived.busiest.as_ref().map(|busiest| {
         let (part, off) = (percent(busiest.share), percent(busiest.error));
         let mostly = busiest.mostly_in.as_ref().map(|(callee, _)| format!(" (mostly in {callee})"));
@@ -59,7 +59,7 @@ pub fn of(trace: &Trace, analysis: &Analysis) -> Option<Computes> {
     Some(Computes {
         share,
         error,
-        summary: std::iter::once(does).chain(known.map(|known| known.said())).collect(),
+        summary: std::iter::once(does).chain(known.map(|known| known.sentence())).collect(),
         advice: advice.collect(),
     })
 }
@@ -73,10 +73,12 @@ fn share(trace: &Trace, analysis: &Analysis) -> Option<f64> {
     let is_told = worthy.any(|finding| finding.confidence > Confidence::Low);
     // Its memory is given to it in the kernel: that is part of the work.
     let with_kernel = useful
-        * (1.0 + derived.ledger.of(Class::Kernel) as f64 / derived.ledger.of(Class::Useful).max(1) as f64);
+        * (1.0
+            + derived.ledger.class_ns(Class::Kernel) as f64
+                / derived.ledger.class_ns(Class::Useful).max(1) as f64);
     let is_much = useful >= least || useful >= MUCH_ALONE && with_kernel >= ALL;
     // Where others have the CPUs, little of the program's own is all that is left of them.
-    let wants_ns = derived.ledger.running_ns() + derived.ledger.of(Class::RunQueue);
+    let wants_ns = derived.ledger.running_ns() + derived.ledger.class_ns(Class::RunQueue);
     let wants = wants_ns as f64 >= MUCH * trace.wall().0 as f64;
     (derived.ledger.split_known && wants && is_much && !is_told).then_some(useful)
 }

@@ -27,7 +27,7 @@ pub struct KnownWait {
 
 /// The kind of code that contains most of the charged waits, among the kinds of `of_runtime`. Only waits with
 /// a recorded stack count.
-pub fn of<'a>(
+pub fn find<'a>(
     scene: &Scene<'a>,
     charge: &Charge,
     of_runtime: impl Fn(&'a Runtime) -> &'a [KnownWork],
@@ -43,7 +43,7 @@ pub fn of<'a>(
         if wait.reason == WaitReason::Multiplex && !polls_few(wait.syscall) {
             continue;
         }
-        if let Some(kind) = stacks.of(slice.stack, trace.threads[slice.thread.index()].process) {
+        if let Some(kind) = stacks.innermost_kind(slice.stack, trace.threads[slice.thread.index()].process) {
             sums[kind] += ns;
         }
     }

@@ -11,7 +11,7 @@ use crate::derive::rendezvous::{CauseUse, Causes, LateCause, MeetingKind, Saved,
 use crate::finding::{Confidence, Evidence, Finding, Gain};
 use crate::merging::Charged;
 use crate::scene::{EVIDENCE_MAX, GAIN_MIN, Scene};
-use crate::wording::{count, percent, stranger, thread, time};
+use crate::wording::{count, other_program, percent, thread, time};
 
 /// Minimum number of rendezvous at a site for a sure finding.
 pub(crate) const MEETINGS_SURE: u64 = 10;
@@ -89,7 +89,7 @@ fn herds(scene: &Scene) -> BTreeSet<(ProcessId, u64)> {
     let mut waits: BTreeMap<(ProcessId, u64), [u64; 2]> = BTreeMap::new();
     let threads = trace.target_threads().filter(|_| !words.is_empty());
     for thread in threads {
-        for hold in holders.of(thread) {
+        for hold in holders.of_thread(thread) {
             let wait = trace.wait(trace.slices.at(thread, hold.row as usize).wait);
             if wait.object != 0 && words.contains(&(wait.process, wait.object)) {
                 let [all, in_vain] = waits.entry((wait.process, wait.object)).or_default();
@@ -184,7 +184,7 @@ fn why_words(scene: &Scene, used: &CauseUse) -> String {
 /// A thread of the program, or another program.
 fn occupant(scene: &Scene, id: ThreadId) -> String {
     match scene.trace.threads.get(id.index()).filter(|one| !one.target) {
-        Some(other) => stranger(scene.trace, other.process),
+        Some(other) => other_program(scene.trace, other.process),
         None => thread(scene.trace, id),
     }
 }
@@ -224,7 +224,7 @@ fn other_occupant(scene: &Scene, causes: &Causes) -> String {
         }
     }
     let most = sums.into_iter().max_by_key(|(id, ns)| (*ns, std::cmp::Reverse(*id)));
-    most.map_or("another program".to_owned(), |(id, _)| stranger(scene.trace, id))
+    most.map_or("another program".to_owned(), |(id, _)| other_program(scene.trace, id))
 }
 
 /// The costliest rendezvous: the last thread, from the request to the release.

@@ -2,8 +2,8 @@
 //! Pure functions from a frozen [`holdup_events::Trace`]: no I/O, no clock, no randomness.
 
 pub mod analysis;
-mod asked;
-mod beside;
+mod counted_calls;
+mod low_cpu_waiters;
 
 pub mod chain;
 pub mod charge;
@@ -24,7 +24,7 @@ pub mod removal;
 mod rings;
 pub mod rules;
 pub mod scene;
-mod served;
+mod service_findings;
 mod sharing;
 mod short_lived;
 mod starting_up;

@@ -360,7 +360,7 @@ mod tests {
                 evidence: Vec::new(),
                 advice: Vec::new(),
             },
-            charge: Charge::of(&trace, |slice| slice.thread == ThreadId(thread)),
+            charge: Charge::matching(&trace, |slice| slice.thread == ThreadId(thread)),
         };
         let lock = charged("mmap_lock of python", 0);
         assert!(is_of_lock(&trace, &lock, &charged("mmap_lock of python, held by worker (7)", 0)));

@@ -60,10 +60,10 @@ impl<'a> Moments<'a> {
             holders: &self.derived.holders,
             locks: &self.derived.occupancy.locks,
         };
-        why(facts, thread, row).into_iter().take(LINKS_MAX).map(|link| self.tell(link)).collect()
+        why(facts, thread, row).into_iter().take(LINKS_MAX).map(|link| self.describe(link)).collect()
     }
 
-    fn tell(&self, link: Link) -> Told {
+    fn describe(&self, link: Link) -> Told {
         let (mut text, basis) = Teller { trace: self.trace, derived: self.derived }.words(&link);
         let place = self.place(&link);
         if let Some(place) = &place {
@@ -76,7 +76,7 @@ impl<'a> Moments<'a> {
     fn place(&self, link: &Link) -> Option<String> {
         let (thread, row) = link.thread.zip(link.row.filter(|_| link.what == What::Slice))?;
         let stack = self.trace.slices.at(thread, row).stack;
-        let frame = Places::new(self.trace, &self.own).of(stack)?;
+        let frame = Places::new(self.trace, &self.own).nearest_own(stack)?;
         Some(self.trace.frame_name(frame))
     }
 }

@@ -10,7 +10,7 @@ const NAMED_MAX: usize = 2;
 
 /// A sentence on the requests of `io_uring_enter`. `None` for any other syscall, and if no request was
 /// counted.
-pub fn said(calls: &Calls, syscall: i32) -> Option<String> {
+pub fn requests_sentence(calls: &Calls, syscall: i32) -> Option<String> {
     let each = calls.requests_each().filter(|_| syscall == IO_URING_ENTER)?;
     let operations: Vec<String> = calls.ring_operations.iter().take(NAMED_MAX).map(operation).collect();
     let listed = match operations.is_empty() {
@@ -47,18 +47,18 @@ mod tests {
             errors: 3,
             ..CallUse::default()
         };
-        let told = said(&calls(vec![read]), IO_URING_ENTER).unwrap();
+        let told = requests_sentence(&calls(vec![read]), IO_URING_ENTER).unwrap();
         assert_eq!(
             told,
             "Each io_uring_enter submits 1.5 requests: read 1,500 times, 40.0 µs each from submission to completion (3 failed)."
         );
-        let bare = said(&calls(Vec::new()), IO_URING_ENTER).unwrap();
+        let bare = requests_sentence(&calls(Vec::new()), IO_URING_ENTER).unwrap();
         assert_eq!(bare, "Each io_uring_enter submits 1.5 requests.", "operations were not counted");
     }
 
     #[test]
     fn other_calls_and_rings_without_a_request_are_silent() {
-        assert_eq!(said(&calls(Vec::new()), 0), None);
-        assert_eq!(said(&Calls::default(), IO_URING_ENTER), None);
+        assert_eq!(requests_sentence(&calls(Vec::new()), 0), None);
+        assert_eq!(requests_sentence(&Calls::default(), IO_URING_ENTER), None);
     }
 }

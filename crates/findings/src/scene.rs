@@ -10,12 +10,12 @@ use crate::analysis::Derived;
 use crate::charge::Charge;
 use crate::derive::class::Class;
 use crate::derive::cover::Cover;
+use crate::derive::free_capacity;
 use crate::derive::ledger::ThreadLedger;
 use crate::derive::locks::LockUse;
 use crate::derive::occupancy::Stall;
 use crate::derive::own_places;
 use crate::derive::parallel;
-use crate::derive::room;
 use crate::derive::syscall_names::syscall_name;
 use crate::derive::timelines::Timelines;
 use crate::derive::waited_files;
@@ -55,7 +55,7 @@ impl<'a> Scene<'a> {
     /// Limits the confidence by the share of lost events and of unknown time.
     pub fn new(trace: &'a Trace, derived: &'a Derived, timelines: &'a Timelines) -> Scene<'a> {
         let lost = loss_share(trace);
-        let unknown = derived.ledger.of(Class::Unknown) as f64 / derived.ledger.total_ns.max(1) as f64;
+        let unknown = derived.ledger.class_ns(Class::Unknown) as f64 / derived.ledger.total_ns.max(1) as f64;
         let confidence_max = if lost > LOSS_HINT {
             Confidence::Low
         } else if lost > LOSS_LIKELY || unknown > UNKNOWN_LIKELY || trace.manifest.rung != Rung::Bpf {
@@ -143,7 +143,7 @@ impl<'a> Scene<'a> {
             let (mut best, mut enough) = (Vec::new(), Duration(0));
             let targets =
                 groups[group].clone().map(ThreadId).filter(|id| self.trace.threads[id.index()].target);
-            for slice in targets.flat_map(|thread| self.trace.slices.of(thread)) {
+            for slice in targets.flat_map(|thread| self.trace.slices.of_thread(thread)) {
                 // To ask is dear, and most slices are too short to be among the longest.
                 if slice.duration() >= enough && matches(&slice) {
                     enough = enough.max(add_longest(&mut best, slice));
@@ -171,15 +171,15 @@ impl<'a> Scene<'a> {
     /// Share of the wall time that `ns` less of running in all would save at most.
     pub fn of_wall_if_run(&self, ns: f64) -> f64 {
         let running = self.derived.ledger.running_ns();
-        self.of_wall(room::wall_of_running(&self.derived.parallelism, running, ns)).clamp(0.0, 1.0)
+        self.of_wall(free_capacity::wall_of_running(&self.derived.parallelism, running, ns)).clamp(0.0, 1.0)
     }
 
     /// When at least one of these threads waited for a peer, a disk or a clock.
     pub fn outside(&self, threads: &BTreeSet<ThreadId>) -> Cover {
         let outside = [Class::NetWait, Class::IoWait, Class::Sleep, Class::PipeWait];
-        let slices = threads.iter().flat_map(|thread| self.trace.slices.of(*thread));
+        let slices = threads.iter().flat_map(|thread| self.trace.slices.of_thread(*thread));
         let waits = slices.filter(|slice| self.class(slice).is_some_and(|class| outside.contains(&class)));
-        Cover::of(waits.map(|slice| (slice.start, slice.end)).collect())
+        Cover::from_spans(waits.map(|slice| (slice.start, slice.end)).collect())
     }
 
     /// The longest charged slices, as evidence.
@@ -236,7 +236,7 @@ impl<'a> Scene<'a> {
     pub fn queues(&self, own: bool) -> Charge {
         Charge::of_rows(self.trace, |thread, take| {
             let mut cursors = vec![0; self.timelines.len()];
-            for (row, slice) in self.trace.slices.rows(thread).zip(self.trace.slices.of(thread)) {
+            for (row, slice) in self.trace.slices.rows(thread).zip(self.trace.slices.of_thread(thread)) {
                 let cursor = cursors.get_mut(usize::from(slice.cpu.0));
                 if cursor.is_some_and(|cursor| queues_behind(self.timelines, own, &slice, cursor)) {
                     take(row);
@@ -248,7 +248,7 @@ impl<'a> Scene<'a> {
     /// Target threads' waits for the disk by syscall, the longest first.
     pub fn disk_waits(&self) -> Vec<DiskWaits> {
         let mut by_number: BTreeMap<i32, DiskWaits> = BTreeMap::new();
-        let slices = self.trace.target_threads().flat_map(|thread| self.trace.slices.of(thread));
+        let slices = self.trace.target_threads().flat_map(|thread| self.trace.slices.of_thread(thread));
         for slice in slices.filter(|slice| self.class(slice) == Some(Class::IoWait)) {
             let number = self.trace.wait(slice.wait).syscall;
             let sums = by_number.entry(number).or_insert(DiskWaits { number, waits: 0, ns: 0 });
@@ -305,12 +305,12 @@ pub struct DiskWaits {
 impl DiskWaits {
     /// Name of the syscall.
     pub fn name(&self) -> &'static str {
-        syscall_said(self.number)
+        syscall_text(self.number)
     }
 }
 
 /// A syscall's name for people, also where none is known.
-pub fn syscall_said(number: i32) -> &'static str {
+pub fn syscall_text(number: i32) -> &'static str {
     match number {
         -1 => "page faults",
         number if number < 0 => "an unknown syscall",
@@ -334,7 +334,7 @@ fn queues_behind(timelines: &Timelines, own: bool, slice: &Slice, cursor: &mut u
     if !slice.state.waits_for_cpu() || slice.state == ThreadState::Throttled {
         return false;
     }
-    let Some(timeline) = timelines.of(slice.cpu) else { return false };
+    let Some(timeline) = timelines.of_cpu(slice.cpu) else { return false };
     let ran = timeline.ran(slice.start, slice.end, cursor);
     (if own { ran.0 } else { ran.1 }) > 0
 }

@@ -7,7 +7,7 @@ use crate::derive::garbage::{self, Site};
 use crate::derive::split::share_error;
 use crate::finding::{Confidence, Evidence, Finding, Gain};
 use crate::scene::Scene;
-use crate::served::SHARE_MIN;
+use crate::service_findings::SHARE_MIN;
 use crate::wording::{bytes, count, percent, time};
 
 /// Minimum allocation rate of one lane (bytes/s). A loop that only allocates reaches 13 to 32 GiB/s on a

@@ -79,7 +79,7 @@ fn broods(scene: &Scene, stacks: &mut KnownStacks) -> BTreeMap<ProcessId, Brood>
         brood.run_ns += ledger.running_ns();
         for sample in samples_of(trace, ledger.thread) {
             brood.samples += 1;
-            let Some(kind) = stacks.of(sample.stack, process) else { continue };
+            let Some(kind) = stacks.innermost_kind(sample.stack, process) else { continue };
             *brood.of_kind.entry(kind).or_default() += 1;
             if brood.seen.insert(ledger.thread) && brood.evidence.len() < EVIDENCE_MAX {
                 let note = "is starting up".to_owned();
@@ -115,7 +115,7 @@ fn judged(
     }
     let surely_ns = ns - error_ns - HANDING_NS * brood.threads.len() as f64;
     let low = if surely_ns > 0.0 { scene.of_wall_if_run(surely_ns).min(high) } else { 0.0 };
-    let charge = Charge::of(scene.trace, |slice| {
+    let charge = Charge::matching(scene.trace, |slice| {
         brood.threads.contains(&slice.thread)
             && matches!(slice.state, ThreadState::Runnable | ThreadState::Preempted)
     });
@@ -144,7 +144,7 @@ fn judged(
 pub fn outside_ns(scene: &Scene, threads: &BTreeSet<ThreadId>, starters: &BTreeSet<ThreadId>) -> u64 {
     let mut spans = scene.outside(threads).spans().to_vec();
     spans.extend(waits_for_next(scene, threads, starters));
-    Cover::of(spans).length_ns()
+    Cover::from_spans(spans).length_ns()
 }
 
 /// The spans in which the starters of these threads waited outside the program while none of these threads
@@ -156,14 +156,14 @@ pub fn waits_for_next(
 ) -> Vec<Span> {
     let trace = scene.trace;
     let rows = threads.iter().filter_map(|id| trace.threads.get(id.index()));
-    let lives = Cover::of(rows.map(|thread| (thread.start, thread.end)).collect());
+    let lives = Cover::from_spans(rows.map(|thread| (thread.start, thread.end)).collect());
     // Peers may be waited for many at a time, too.
-    let polls = starters.iter().flat_map(|id| trace.slices.of(*id)).filter(|slice| {
+    let polls = starters.iter().flat_map(|id| trace.slices.of_thread(*id)).filter(|slice| {
         scene.class(slice) == Some(Class::WorkWait) && trace.wait(slice.wait).reason == WaitReason::Multiplex
     });
     let mut waits = scene.outside(starters).spans().to_vec();
     waits.extend(polls.map(|slice| (slice.start, slice.end)));
-    Cover::of(waits).spans().iter().flat_map(|span| lives.without(*span)).collect()
+    Cover::from_spans(waits).spans().iter().flat_map(|span| lives.without(*span)).collect()
 }
 
 /// Upper bound on the share of the wall time saved without this running time. The rest is spread over all

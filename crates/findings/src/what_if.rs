@@ -239,7 +239,7 @@ fn without_gc(facts: Facts, answer: &mut WhatIf) -> Removal {
         "Lower bound: threads collect for themselves and wait for no other thread, as separate processes would (`--without gc-wait` removes only that). Upper bound: they do not collect at all."
             .to_owned(),
     );
-    collectors::gone(facts)
+    collectors::without_collections(facts)
 }
 
 /// Each thread collects for itself, as processes do.
@@ -283,7 +283,7 @@ fn without_lock(facts: Facts, name: &str, answer: &mut WhatIf) -> Result<Removal
             false => format!("no lock is named '{name}' (the locks are: {})", known.join(", ")),
         });
     }
-    answer.assumed.push(format!("{}.", removal.said()));
+    answer.assumed.push(format!("{}.", removal.assumptions()));
     Ok(removal)
 }
 
@@ -309,7 +309,7 @@ fn without_finding(
         return Err(format!("{} does not consist of waits that a replay could remove", finding.rule));
     };
     answer.changes.push(format!("without {} of {}", finding.rule, finding.subject));
-    answer.assumed.push(format!("{}.", removal.said()));
+    answer.assumed.push(format!("{}.", removal.assumptions()));
     Ok(removal)
 }
 

@@ -38,7 +38,7 @@ pub fn thread(trace: &Trace, id: ThreadId) -> String {
 }
 
 /// Name of another program. Processes outside the recorder's PID namespace have no PID and share one name.
-pub fn stranger(trace: &Trace, id: ProcessId) -> String {
+pub fn other_program(trace: &Trace, id: ProcessId) -> String {
     match trace.processes.get(id.index()) {
         Some(process) if process.pid == 0 => "programs outside this PID namespace".to_owned(),
         Some(process) if is_kernel_thread(trace, id) => format!("kernel thread {}", process.name),

@@ -160,7 +160,7 @@ impl Cells {
     ///
     /// # Errors
     /// Those of the answer.
-    pub async fn of(answer: &mut Answer, rows_max: usize) -> Result<Cells, QueryError> {
+    pub async fn first_rows(answer: &mut Answer, rows_max: usize) -> Result<Cells, QueryError> {
         let columns = answer.schema.fields().iter();
         let columns = columns.map(|field| (field.name().clone(), field.data_type().is_numeric())).collect();
         let mut cells = Cells { columns, ..Cells::default() };

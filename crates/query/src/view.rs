@@ -151,7 +151,7 @@ pub(crate) fn text(text: &str) -> Option<Cow<'_, str>> {
 }
 
 /// Returns the text. `None` for empty text, which means unknown.
-pub(crate) fn told(text: &str) -> Option<Cow<'_, str>> {
+pub(crate) fn non_empty(text: &str) -> Option<Cow<'_, str>> {
     (!text.is_empty()).then_some(Cow::Borrowed(text))
 }
 

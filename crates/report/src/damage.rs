@@ -53,7 +53,7 @@ pub struct Damage {
 }
 
 /// Damaged tables in the order of the format: unreadable tables first, then tables with contradictory rows.
-pub fn of(trace: &Trace) -> Vec<Damage> {
+pub fn damaged_tables(trace: &Trace) -> Vec<Damage> {
     let found = |table: &str, reason: &str| {
         trace.losses.iter().any(|loss| loss.source == table && loss.reason == reason)
     };
@@ -79,7 +79,7 @@ pub(crate) fn is_damage(loss: &holdup_events::Loss) -> bool {
 
 /// A sentence for each unreadable table, and one for all tables with contradictory rows.
 pub fn sentences(trace: &Trace) -> Vec<String> {
-    let damaged = of(trace);
+    let damaged = damaged_tables(trace);
     let unreadable = damaged.iter().filter(|damage| damage.unreadable);
     let mut sentences: Vec<String> = unreadable
         .map(|damage| {
@@ -107,7 +107,7 @@ pub(crate) fn to_json(trace: &Trace) -> Value {
         let reason = if damage.unreadable { UNREADABLE } else { CONTRADICTORY };
         json!({ "table": damage.table, "reason": reason, "missing": damage.missing })
     };
-    of(trace).iter().map(row).collect()
+    damaged_tables(trace).iter().map(row).collect()
 }
 
 #[cfg(test)]
@@ -145,7 +145,7 @@ mod tests {
         ];
         let trace = Trace { losses, ..Trace::default() };
         let tables: Vec<(&str, bool)> =
-            of(&trace).iter().map(|damage| (damage.table, damage.unreadable)).collect();
+            damaged_tables(&trace).iter().map(|damage| (damage.table, damage.unreadable)).collect();
         assert_eq!(tables, [("stacks", true), ("slices", false)]);
         let sentences = sentences(&trace);
         assert!(sentences[0].starts_with("Damaged: stacks.parquet cannot be read. Missing: all stacks"));

@@ -27,9 +27,9 @@ use holdup_findings::derive::syscalls::SyscallUse;
 use holdup_findings::too_short::is_too_short;
 use serde_json::{Map, Value, json};
 
+use crate::barriers;
 use crate::damage;
 use crate::figures;
-use crate::meetings;
 use crate::stacks::StackAsk;
 
 /// Version of the keys: raised when one changes its meaning or goes, not when one is added.
@@ -81,9 +81,9 @@ pub fn to_json_with(trace: &Trace, analysis: &Analysis, stacks: &StackAsk) -> Va
         "waits": waits::to_json(trace, derived),
         "critical_path": waits::critical_path(trace, derived),
         "bottles": waits::bottles(trace, derived),
-        "barriers": derived.rendezvous.uses.iter().map(|one| meetings::barrier(trace, analysis, one))
+        "barriers": derived.rendezvous.uses.iter().map(|one| barriers::barrier(trace, analysis, one))
             .collect::<Value>(),
-        "spins": derived.spins.iter().map(|one| meetings::spin(trace, one)).collect::<Value>(),
+        "spins": derived.spins.iter().map(|one| barriers::spin(trace, one)).collect::<Value>(),
         "lines": derived.lines.iter().map(|one| lines::to_json(trace, one)).collect::<Value>(),
         "faults": faults::to_json(&derived.paging),
         "allocations": allocs::to_json(trace, stacks),
@@ -95,7 +95,7 @@ pub fn to_json_with(trace: &Trace, analysis: &Analysis, stacks: &StackAsk) -> Va
         },
         "calls": calls::to_json(trace, &derived.calls),
         "parallelism": parallelism(&derived.parallelism),
-        "told": derived.told.iter().map(gc::told).collect::<Value>(),
+        "told": derived.told.iter().map(gc::runtime_events).collect::<Value>(),
         "runtimes": derived.runtimes.iter().map(runtime).collect::<Value>(),
         "stacks": crate::stacks::to_json(trace, stacks),
         "loss": {"events": loss.events, "uncounted": loss.uncounted, "by_source": loss.by_source},

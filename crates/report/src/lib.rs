@@ -3,6 +3,7 @@
 //! Only formats: every figure comes from [`holdup_findings::Analysis`] or the recording's manifest.
 
 pub mod annotate;
+mod barriers;
 pub mod damage;
 pub mod doctor;
 pub mod experiment;
@@ -14,7 +15,6 @@ mod gains;
 pub mod json;
 pub mod list;
 pub mod live;
-mod meetings;
 mod moment;
 pub mod numbers;
 pub mod rows;

@@ -159,7 +159,7 @@ fn a_finding_leads_to_its_slices_and_why() {
 }
 
 /// A runtime reports two minor collections within a major one, and its heap.
-fn told() -> Viewer {
+fn with_runtime_spans() -> Viewer {
     use holdup_events::tables::{CounterRow, Lane, SpanKind, SpanRow, Spans, TellName};
     let mut trace = trace_of_lanes(BUSY).1;
     let start = trace.start();
@@ -182,7 +182,7 @@ fn told() -> Viewer {
 
 #[test]
 fn spans_are_found_by_name_at_the_longest_of_them() {
-    let viewer = told();
+    let viewer = with_runtime_spans();
     let found = |text: &str| -> Vec<Value> {
         let answer = ask(&viewer, &format!("search?q={text}"));
         let results = answer["results"].as_array().expect("results").iter();
@@ -217,7 +217,7 @@ fn allocation_is_the_running_time_in_allocators() {
 
 #[test]
 fn runtime_spans_are_merged_until_they_are_wide_enough() {
-    let viewer = told();
+    let viewer = with_runtime_spans();
     let whole = ask(&viewer, "spans?level=0&tile=0&threads=0,1");
     assert_eq!(whole["lanes"][0]["depth"], serde_json::json!([0, 1]), "{whole}");
     assert_eq!(whole["lanes"][0]["name"], serde_json::json!([0, -1]));
@@ -479,7 +479,7 @@ fn first_look_of(trace: &Trace) -> Value {
     let threads: Vec<ThreadId> = (0..trace.threads.len() as u32).map(ThreadId).collect();
     let visit = |group: usize, to: &mut Stretch<'_>| {
         for thread in &threads {
-            let slices: Vec<_> = trace.slices.of(*thread).collect();
+            let slices: Vec<_> = trace.slices.of_thread(*thread).collect();
             let half = slices.len() / 2;
             let part = if group == 0 { &slices[..half] } else { &slices[half..] };
             part.iter().for_each(|slice| to.push(*thread, slice.start, slice.state));

@@ -15,7 +15,7 @@ pub fn save(trace: &Trace, dir: &Path) -> Result<(), RecordingError> {
     std::fs::create_dir_all(dir).map_err(failed)?;
     let mut writer = RecordingWriter::create(dir)?;
     for thread in (0..trace.threads.len() as u32).map(ThreadId) {
-        for slice in trace.slices.of(thread) {
+        for slice in trace.slices.of_thread(thread) {
             writer.slice(SliceRow {
                 thread,
                 start: slice.start,

@@ -54,7 +54,7 @@ impl Stopped {
     }
 
     /// Output before a line `end`, or before the program's end.
-    pub fn said(&self) -> Vec<String> {
+    pub fn output(&self) -> Vec<String> {
         self.said.iter().take_while(|line| line != "end").collect()
     }
 

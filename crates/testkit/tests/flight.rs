@@ -25,7 +25,7 @@ enum Did {
 fn sums(trace: &Trace, from: Timestamp) -> BTreeMap<(u32, Did), u64> {
     let mut sums = BTreeMap::new();
     for (id, thread) in (0..).map(ThreadId).zip(&trace.threads).filter(|(_, thread)| thread.target) {
-        for slice in trace.slices.of(id) {
+        for slice in trace.slices.of_thread(id) {
             let did = match slice.state {
                 ThreadState::Running => Did::Ran,
                 ThreadState::Blocked => Did::Waited(trace.waits[slice.wait.index()].reason),

@@ -64,7 +64,7 @@ impl Place {
             }
             Err(error) => panic!("{error:?}"),
         };
-        let said = stopped.said();
+        let said = stopped.output();
         let frames: Vec<(u64, String)> = said
             .iter()
             .map(|line| {

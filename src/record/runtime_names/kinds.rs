@@ -39,7 +39,7 @@ pub struct Unopened {
 
 impl Kind {
     /// The runtime of a process that maps this, and its code.
-    pub fn of(mappings: &[RawMapping]) -> Option<(Kind, &RawMapping)> {
+    pub fn detect(mappings: &[RawMapping]) -> Option<(Kind, &RawMapping)> {
         let find = |is_it: &dyn Fn(&str) -> bool| {
             mappings.iter().find(|mapping| is_it(mapping.path.rsplit('/').next().unwrap_or("")))
         };
@@ -54,7 +54,7 @@ impl Kind {
 
     /// Whether the runtime may have a name for this address in a stack.
     pub fn may_name(self, address: u64) -> bool {
-        match Interpreted::of(address).map(|place| place.standing) {
+        match Interpreted::from_address(address).map(|place| place.standing) {
             None | Some(Standing::InPlace) => self == Kind::Java,
             Some(Standing::Behind { .. }) => self == Kind::Python,
         }
@@ -138,7 +138,7 @@ mod tests {
         let kind = |paths: &[&str]| {
             let mapping = |path: &&str| RawMapping { path: (*path).to_owned(), ..RawMapping::default() };
             let mappings: Vec<RawMapping> = paths.iter().map(mapping).collect();
-            Kind::of(&mappings).map(|(kind, library)| (kind, library.path.clone()))
+            Kind::detect(&mappings).map(|(kind, library)| (kind, library.path.clone()))
         };
         let python = |path: &str| Some((Kind::Python, path.to_owned()));
         assert_eq!(kind(&["/usr/bin/python3.11"]), python("/usr/bin/python3.11"));

@@ -176,7 +176,7 @@ fn tap(descriptor: RawFd, patterns: &[Pattern], pipes: &mut Pipes) -> Result<Tap
 /// Forwards until the last writer or the reader has closed. In the second case, the program's next write
 /// fails.
 fn pass_on(watched: &File, pipe: &Mutex<Pipe>) {
-    privileges::run_like_others();
+    privileges::restore_priority();
     loop {
         if is_ready(watched, libc::POLLIN, -1) {
             let mut pipe = pipe.lock().unwrap_or_else(PoisonError::into_inner);

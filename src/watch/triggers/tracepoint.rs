@@ -85,7 +85,7 @@ impl Passed {
         self.window.1 > PER_SECOND_MAX
     }
 
-    fn tell(&self, passes: &[Pass], standing: &Standing, fire: &mut dyn FnMut(Fired)) {
+    fn fire_passes(&self, passes: &[Pass], standing: &Standing, fire: &mut dyn FnMut(Fired)) {
         let is_target = |pass: &&Pass| standing.threads().get(pass.tid).is_some_and(|thread| thread.target);
         for pass in passes.iter().filter(is_target) {
             fire(happened_to(pass.tid, standing, (pass.at, self.what.clone(), 0)));
@@ -113,7 +113,7 @@ impl Trigger for Passed {
         let Some(drain) = &mut self.open else { return };
         let (new, lost) = drain();
         let passes = [std::mem::take(&mut self.early), new].concat();
-        self.tell(&passes, standing, fire);
+        self.fire_passes(&passes, standing, fire);
         let time = now.since(std::mem::replace(&mut self.asked, now));
         if self.is_too_often(now, in_a_second(passes.len() as u64 + lost, time)) {
             self.too_often = true;
@@ -230,7 +230,8 @@ mod tests {
         [born(7, true), born(8, false)].into_iter().for_each(|event| standing.fold(&Event::Lifecycle(event)));
         let mut fired = Vec::new();
         let pass = |tid| Pass { at: Timestamp(5), tid };
-        passed().tell(&[pass(7), pass(8), pass(9)], &standing, &mut |one| fired.push((one.tid, one.what)));
+        passed()
+            .fire_passes(&[pass(7), pass(8), pass(9)], &standing, &mut |one| fired.push((one.tid, one.what)));
         assert_eq!(fired, [(7, "hit syscall:fsync".to_owned())]);
     }
 

@@ -57,7 +57,7 @@ impl Choices {
     }
 
     /// Returns the choice for a program in a section.
-    pub fn of(&self, program: &str, section: &str) -> Choice {
+    pub fn for_program(&self, program: &str, section: &str) -> Choice {
         match program {
             "on_switch" => needed(self.types.switch_hands_over_state()),
             "on_switch_before_5_18" => needed(!self.types.switch_hands_over_state()),

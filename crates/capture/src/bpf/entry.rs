@@ -38,5 +38,5 @@ fn put_off() -> Option<Trial> {
         now().0.saturating_sub(began) as f64 / CALLS as f64
     };
     let mut tries: Vec<f64> = (0..TRIES).map(|_| calls()).collect();
-    Trial::of(&mut tries)
+    Trial::from_times(&mut tries)
 }

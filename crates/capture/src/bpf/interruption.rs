@@ -48,7 +48,7 @@ fn of_steps(steps: &mut [u32]) -> Option<Trial> {
     let above_usual = |step: u32| f64::from(step) - usual as f64;
     let long = steps.iter().copied().filter(|step| u64::from(*step) >= gap_min);
     let mut gaps: Vec<f64> = long.map(above_usual).collect();
-    if gaps.len() < GAPS_MIN { None } else { Trial::of(&mut gaps) }
+    if gaps.len() < GAPS_MIN { None } else { Trial::from_times(&mut gaps) }
 }
 
 #[cfg(test)]

@@ -143,7 +143,7 @@ fn loaded(object: Object, choices: &Choices, left_out: LeftOut) -> Loaded {
     for program in object.progs() {
         let name = program.name().to_string_lossy().into_owned();
         let section = program.section().to_string_lossy().into_owned();
-        if let Choice::Missing(reason) = choices.of(&name, &section) {
+        if let Choice::Missing(reason) = choices.for_program(&name, &section) {
             missing.push(MissingProgram { name, reason });
         }
     }

@@ -75,7 +75,7 @@ pub(super) fn configure(open: &mut OpenObject, setup: &Setup<'_>) -> libbpf_rs::
     for mut program in open.progs_mut() {
         let name = program.name().to_string_lossy().into_owned();
         let section = program.section().to_string_lossy().into_owned();
-        program.set_autoload(choices.of(&name, &section) == Choice::Load);
+        program.set_autoload(choices.for_program(&name, &section) == Choice::Load);
         if uprobes::PROGRAMS.contains(&name.as_str()) && choices.probe_form() == Some(Form::Single) {
             program.set_attach_type(uprobes::SINGLE);
         }

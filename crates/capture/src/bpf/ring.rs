@@ -30,7 +30,7 @@ unsafe impl Send for Ring {}
 impl Ring {
     /// Maps the ring `map` of `size` bytes.
     pub fn open(map: BorrowedFd<'_>, size: usize) -> Result<Ring, CaptureError> {
-        let bell = Bell::of(map)?;
+        let bell = Bell::new(map)?;
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
         let mapped = |length, protection, offset: usize| {
             let at = unsafe {
@@ -115,7 +115,7 @@ impl Ring {
 struct Bell(OwnedFd);
 
 impl Bell {
-    fn of(ring: BorrowedFd<'_>) -> Result<Bell, CaptureError> {
+    fn new(ring: BorrowedFd<'_>) -> Result<Bell, CaptureError> {
         // SAFETY: plain numbers. The returned descriptor is ours.
         let bell = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
         if bell < 0 {

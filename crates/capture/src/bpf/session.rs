@@ -477,7 +477,7 @@ impl Session {
     }
 
     /// From now on every stack is recorded again, under a new id.
-    pub fn tell_stacks_anew(&mut self) -> Result<(), CaptureError> {
+    pub fn restart_stacks(&mut self) -> Result<(), CaptureError> {
         let refused = |reason: String| CaptureError::Refused { reason };
         let map = self.loaded.object.maps().find(|map| map.name().to_string_lossy().contains("generation"));
         let map = map.ok_or_else(|| refused("no map of the stacks' generation".to_owned()))?;

@@ -51,7 +51,7 @@ pub struct CallCost {
 
 impl CallCost {
     /// For calls of which the program took `program_ns`: what the kernel spends around it is the same for all.
-    pub fn of(&self, program_ns: Option<f64>) -> f64 {
+    pub fn for_call(&self, program_ns: Option<f64>) -> f64 {
         let more = program_ns.zip(self.program_ns).map_or(0.0, |(now, tried)| now - tried);
         (self.call_ns + more).max(0.0)
     }
@@ -161,9 +161,12 @@ mod tests {
     #[test]
     fn slower_programs_make_dearer_calls() {
         let cost = CallCost { call_ns: 300.0, program_ns: Some(180.0) };
-        assert_eq!((cost.of(None), cost.of(Some(180.0)), cost.of(Some(80.0))), (300.0, 300.0, 200.0));
-        assert_eq!(CallCost { program_ns: None, ..cost }.of(Some(80.0)), 300.0);
-        assert_eq!(CallCost { call_ns: 10.0, program_ns: Some(50.0) }.of(Some(20.0)), 0.0);
+        assert_eq!(
+            (cost.for_call(None), cost.for_call(Some(180.0)), cost.for_call(Some(80.0))),
+            (300.0, 300.0, 200.0)
+        );
+        assert_eq!(CallCost { program_ns: None, ..cost }.for_call(Some(80.0)), 300.0);
+        assert_eq!(CallCost { call_ns: 10.0, program_ns: Some(50.0) }.for_call(Some(20.0)), 0.0);
     }
 
     #[test]

@@ -13,7 +13,7 @@ impl Trial {
     /// From the times of the measurements (ns). The interval has the ranks between which the median lies with
     /// 95 % probability (binomial, by its normal approximation; Conover, Practical Nonparametric Statistics,
     /// §3.2). `None` without measurements.
-    pub fn of(tries_ns: &mut [f64]) -> Option<Trial> {
+    pub fn from_times(tries_ns: &mut [f64]) -> Option<Trial> {
         tries_ns.sort_unstable_by(f64::total_cmp);
         let last = tries_ns.len().checked_sub(1)?;
         let at = |rank: f64| tries_ns.get((rank.max(0.0) as usize).min(last)).copied().unwrap_or_default();
@@ -43,11 +43,11 @@ mod tests {
     fn rare_long_tries_do_not_count() {
         let mut tries = vec![2_000.0; 90];
         tries.extend([1e6, 4e6]);
-        assert_eq!(Trial::of(&mut tries), Some(Trial { median_ns: 2_000.0, error_ns: 0.0 }));
-        assert_eq!(Trial::of(&mut []), None);
+        assert_eq!(Trial::from_times(&mut tries), Some(Trial { median_ns: 2_000.0, error_ns: 0.0 }));
+        assert_eq!(Trial::from_times(&mut []), None);
         // Scattered evenly from 1 to 3 µs: ranks 40 to 60 of a hundred.
         let mut tries: Vec<f64> = (0..100).map(|nth| f64::from(1_000 + nth * 20)).collect();
-        let found = Trial::of(&mut tries).unwrap();
+        let found = Trial::from_times(&mut tries).unwrap();
         assert!(
             (found.median_ns - 2_000.0).abs() < 1.0 && (150.0..250.0).contains(&found.error_ns),
             "{found:?}"

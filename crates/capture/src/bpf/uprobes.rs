@@ -296,7 +296,7 @@ impl Remover {
         let removals = Arc::downgrade(&self.0);
         let thread = std::thread::Builder::new().name("probe remover".to_owned());
         let started = thread.spawn(move || {
-            privileges::run_like_others();
+            privileges::restore_priority();
             remove_all(&receiver, &removals);
         });
         started.ok().map(|_| sender)

@@ -60,7 +60,7 @@ impl Canary {
     /// Forks it. `words` is the program's command line.
     pub(super) fn start(words: &[CString]) -> Result<Canary, CaptureError> {
         let (reports, report_to) = pipe()?;
-        let title = Title::of(words);
+        let title = Title::find(words);
         // SAFETY: plain system calls, and the child calls only async-signal-safe functions. Signals are
         // blocked during the fork and stay blocked in the child, so that none arrives before the child is
         // ready.
@@ -182,7 +182,7 @@ impl Title {
     /// Text before the program's words. It replaces `holdup` and has the same length.
     const PREFIX: &[u8] = b"canary\0";
 
-    fn of(words: &[CString]) -> Option<Title> {
+    fn find(words: &[CString]) -> Option<Title> {
         let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
         // The first field after the name is field 3. Fields 48 and 49 are the bounds.
         let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(45);

@@ -10,7 +10,7 @@ pub struct Life(OwnedFd);
 
 impl Life {
     /// Opens a process. `None` if it does not exist, is a thread, or the kernel has no pidfds.
-    pub fn of(pid: u32) -> Option<Life> {
+    pub fn open(pid: u32) -> Option<Life> {
         // SAFETY: plain numbers. The returned descriptor is ours.
         unsafe {
             let descriptor = libc::syscall(libc::SYS_pidfd_open, pid as libc::pid_t, 0);
@@ -50,20 +50,20 @@ mod tests {
     fn an_exited_child_is_over_before_it_is_reaped() {
         let mut child =
             std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
-        let life = Life::of(child.id()).expect("Linux 5.3 has pidfd_open");
+        let life = Life::open(child.id()).expect("Linux 5.3 has pidfd_open");
         assert!(!life.is_over());
         drop(child.stdin.take());
         while !sleep(Duration::from_secs(1), Some(&life), None) {}
         assert!(life.is_over());
         child.wait().unwrap();
         assert!(life.is_over());
-        assert!(Life::of(u32::MAX / 4).is_none());
+        assert!(Life::open(u32::MAX / 4).is_none());
     }
 
     #[test]
     fn a_readable_descriptor_ends_a_sleep() {
         let (mut told, mut teller) = std::io::pipe().unwrap();
-        let life = Life::of(std::process::id());
+        let life = Life::open(std::process::id());
         teller.write_all(b"x").unwrap();
         assert!(!sleep(Duration::from_secs(3600), life.as_ref(), Some(told.as_fd())));
         told.read_exact(&mut [0]).unwrap();

@@ -106,7 +106,7 @@ impl ProcRung {
 
     fn poll(&mut self, at: Timestamp, sink: &mut dyn FnMut(Event)) {
         let cost_start = thread_cpu_ns();
-        self.tell_late(at, sink);
+        self.emit_late_polls(at, sink);
         if self.follows_children && at >= self.children_due {
             self.children_due = Timestamp(at.0 + CHILDREN_INTERVAL_NS);
             self.find_children(at);
@@ -141,7 +141,7 @@ impl ProcRung {
     }
 
     /// Looks that were not taken in time are a loss.
-    fn tell_late(&mut self, at: Timestamp, sink: &mut dyn FnMut(Event)) {
+    fn emit_late_polls(&mut self, at: Timestamp, sink: &mut dyn FnMut(Event)) {
         let start = std::mem::replace(&mut self.polled_at, at);
         let missed = at.since(start).0 / self.interval_ns.max(1);
         if missed >= LATE_INTERVALS {
@@ -403,7 +403,7 @@ mod tests {
         let start = rung.polled_at;
         for (at, missed) in [(start.0 + 10_000_000, None), (start.0 + 60_000_000, Some(4))] {
             losses.clear();
-            rung.tell_late(Timestamp(at), &mut |event| losses.push(event));
+            rung.emit_late_polls(Timestamp(at), &mut |event| losses.push(event));
             let told = losses.first().map(|event| match event {
                 Event::Loss(loss) => (loss.end, loss.events),
                 other => panic!("{other:?}"),

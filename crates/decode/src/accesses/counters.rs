@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     /// The counters for `count` samples, with registers filled in by `at`.
-    fn told(count: u64, at: impl Fn(u64, &mut Registers)) -> Vec<Counter> {
+    fn counters_of(count: u64, at: impl Fn(u64, &mut Registers)) -> Vec<Counter> {
         let mut counters = Counters::default();
         let next = |n| {
             let mut registers = Registers::default();
@@ -101,23 +101,23 @@ mod tests {
 
     #[test]
     fn a_monotonic_register_is_a_counter_after_enough_samples() {
-        let up = told(20, |n, registers| registers[3] = n * n);
+        let up = counters_of(20, |n, registers| registers[3] = n * n);
         assert_eq!(up[..7], [Counter::default(); 7], "it may be chance");
         assert_eq!(up[7], Counter { register: 4, value: 49 });
-        let down = told(20, |n, registers| registers[0] = 1000 - n);
+        let down = counters_of(20, |n, registers| registers[0] = 1000 - n);
         assert_eq!(down[19], Counter { register: 1, value: 981 });
     }
 
     #[test]
     fn what_moves_to_and_fro_is_no_counter_nor_is_the_stack() {
-        let mixed = told(100, |n, registers| {
+        let mixed = counters_of(100, |n, registers| {
             registers[1] = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
             registers[2] = n % 10;
             registers[RSP] = n;
         });
         assert!(mixed[10..].iter().all(|one| *one == Counter::default()));
         // It counts well until it does not.
-        let broken = told(60, |n, registers| registers[1] = if n < 20 { n } else { n % 2 });
+        let broken = counters_of(60, |n, registers| registers[1] = if n < 20 { n } else { n % 2 });
         assert_eq!((broken[19].register, broken[59].register), (2, 0));
     }
 
@@ -125,7 +125,7 @@ mod tests {
     fn the_finer_counter_is_used_and_loops_may_restart() {
         // One register changes with each eighth sample. The other always changes, and restarts after fifty
         // samples.
-        let both = told(200, |n, registers| (registers[3], registers[5]) = (n / 8, n % 50));
+        let both = counters_of(200, |n, registers| (registers[3], registers[5]) = (n / 8, n % 50));
         assert_eq!(both[199].register, 6);
         assert_eq!(both[100].value, 0);
     }

@@ -91,7 +91,12 @@ impl<'a> Accesses<'a> {
 
     /// The memory that the sampled thread had just accessed, and the loop counter at that place. `mappings`
     /// must be in the order of their creation.
-    pub fn of(&mut self, sample: &Sample, process: ProcessId, mappings: &[Mapping]) -> (DataAccess, Counter) {
+    pub fn of_sample(
+        &mut self,
+        sample: &Sample,
+        process: ProcessId,
+        mappings: &[Mapping],
+    ) -> (DataAccess, Counter) {
         let access = self.data(sample, process, mappings);
         let counter = match &sample.registers {
             Some(registers) if access.kind != AccessKind::None => {
@@ -182,8 +187,8 @@ fn executed(around: Around) -> Place {
         let before = around.before?;
         match is_fence(&before) {
             // A fence waits until the preceding store completes.
-            true => Access::of(&around.earlier?).filter(|access| access.writes_over(&before)),
-            false => Access::of(&before),
+            true => Access::from_instruction(&around.earlier?).filter(|access| access.writes_over(&before)),
+            false => Access::from_instruction(&before),
         }
     });
     access.map_or(Place::Nothing, Place::Touches)

@@ -26,7 +26,7 @@ fn touched(bytes: &[u8], set: &[(usize, u64)]) -> Option<(AccessKind, u64, u8)> 
     for (number, value) in set {
         registers[*number] = *value;
     }
-    let data = Access::of(&decode(bytes, 0x1000))?.with(&registers);
+    let data = Access::from_instruction(&decode(bytes, 0x1000))?.with(&registers);
     Some((data.kind, data.address, data.bytes))
 }
 
@@ -204,7 +204,7 @@ fn samples_in_code_that_is_not_known_are_counted() {
         let one = |(tgid, ip): &(u32, u64)| {
             let registers = Some(Box::new([0x7000; 16]));
             let sample = Sample { tid: 7, tgid: *tgid, ip: *ip, registers, ..Sample::default() };
-            accesses.of(&sample, ProcessId(*tgid), &mappings).0.address
+            accesses.of_sample(&sample, ProcessId(*tgid), &mappings).0.address
         };
         let addresses: Vec<u64> = asked.iter().map(one).collect();
         (addresses, accesses.unread().clone())

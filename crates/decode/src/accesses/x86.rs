@@ -17,7 +17,7 @@ pub struct Access {
 
 impl Access {
     /// The access of an executed instruction. `None` if it accesses no memory or its address is unknown.
-    pub fn of(instruction: &Instruction) -> Option<Access> {
+    pub fn from_instruction(instruction: &Instruction) -> Option<Access> {
         let operand = (0..instruction.op_count()).find(|at| instruction.op_kind(*at) == OpKind::Memory)?;
         let mut factory = InstructionInfoFactory::new();
         let info = factory.info_options(instruction, InstructionInfoOptions::NO_MEMORY_USAGE);

@@ -24,10 +24,10 @@ pub struct Symbols {
 pub fn symbols(binary: &[u8]) -> Option<Symbols> {
     let file = ElfFile64::<Endianness>::parse(binary).ok()?;
     // All names are many times as many as those for others, which are enough nearly always.
-    told(file.dynamic_symbols()).or_else(|| told(file.symbols()))
+    find_symbols(file.dynamic_symbols()).or_else(|| find_symbols(file.symbols()))
 }
 
-fn told<'a>(symbols: impl Iterator<Item = impl ObjectSymbol<'a>>) -> Option<Symbols> {
+fn find_symbols<'a>(symbols: impl Iterator<Item = impl ObjectSymbol<'a>>) -> Option<Symbols> {
     let mut found = Symbols::default();
     for symbol in symbols.filter(|symbol| symbol.is_definition()) {
         match symbol.name() {

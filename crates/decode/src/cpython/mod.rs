@@ -62,7 +62,7 @@ impl Interpreter {
 
 impl Names for Interpreter {
     fn code_at(&self, memory: &dyn Memory, address: u64) -> Option<NamedCode> {
-        let place = Interpreted::of(address)?;
+        let place = Interpreted::from_address(address)?;
         let code = self.code(memory, place)?;
         let line =
             place.units.and_then(|units| lines::line(self.layout.lines, &code.lines, code.first_line, units));
@@ -71,7 +71,7 @@ impl Names for Interpreter {
     }
 
     fn is_code(&self, _memory: &dyn Memory, address: u64) -> bool {
-        Interpreted::of(address).is_some()
+        Interpreted::from_address(address).is_some()
     }
 
     fn kernel_layout(&self, _memory: &dyn Memory) -> Option<KernelLayout> {

@@ -72,7 +72,7 @@ fn place(units: u32) -> u64 {
     interpreter(&memory).layout.place(&memory, CODE, Some(units)).expect("code")
 }
 
-fn told(named: Option<NamedCode>) -> Option<(String, String, u32)> {
+fn innermost_call(named: Option<NamedCode>) -> Option<(String, String, u32)> {
     let call = named?.calls.into_iter().next()?;
     Some((call.function, call.file, call.line))
 }
@@ -80,27 +80,31 @@ fn told(named: Option<NamedCode>) -> Option<(String, String, u32)> {
 #[test]
 fn a_function_has_its_name_its_file_and_the_line_where_it_is() {
     let memory = memory_of_11();
-    let at = |units| told(interpreter(&memory).code_at(&memory, place(units)));
+    let at = |units| innermost_call(interpreter(&memory).code_at(&memory, place(units)));
     let expected = |line| Some(("app.Sweeper.sweep".to_owned(), "/srv/app.py".to_owned(), line));
     assert_eq!((at(0), at(1), at(4)), (expected(10), expected(11), expected(11)));
     assert_eq!(at(2047), expected(10), "too far to be told: where it begins");
     assert_eq!(at(200), expected(10), "behind its end");
-    assert_eq!(told(interpreter(&memory).code_at(&memory, CODE)), None, "an address is no function");
+    assert_eq!(
+        innermost_call(interpreter(&memory).code_at(&memory, CODE)),
+        None,
+        "an address is no function"
+    );
 }
 
 #[test]
 fn what_is_no_code_any_more_keeps_the_name_that_it_had() {
     let mut memory = memory_of_11();
     let interpreter = interpreter(&memory);
-    let before = told(interpreter.code_at(&memory, place(0)));
+    let before = innermost_call(interpreter.code_at(&memory, place(0)));
     // Other code is where it was.
     memory.put(CODE + 72, &11u32.to_le_bytes());
-    assert_eq!(told(interpreter.code_at(&memory, place(0))), before);
+    assert_eq!(innermost_call(interpreter.code_at(&memory, place(0))), before);
     memory.word(CODE + 8, 0x1234);
-    assert_eq!(told(interpreter.code_at(&memory, place(0))), before);
-    assert_eq!(told(interpreter.code_at(&Bytes::default(), place(1))).map(|told| told.2), Some(11));
+    assert_eq!(innermost_call(interpreter.code_at(&memory, place(0))), before);
+    assert_eq!(innermost_call(interpreter.code_at(&Bytes::default(), place(1))).map(|told| told.2), Some(11));
     let other = Interpreter::new(interpreter.layout);
-    assert_eq!(told(other.code_at(&memory, place(0))), None);
+    assert_eq!(innermost_call(other.code_at(&memory, place(0))), None);
 }
 
 #[test]
@@ -113,7 +117,7 @@ fn texts_that_make_no_sense_name_nothing() {
     ] {
         let mut memory = memory_of_11();
         memory.put(0x3000 + offset, &bytes);
-        assert_eq!(told(interpreter(&memory).code_at(&memory, place(0))), None, "{offset}");
+        assert_eq!(innermost_call(interpreter(&memory).code_at(&memory, place(0))), None, "{offset}");
     }
 }
 

@@ -67,7 +67,7 @@ impl Names for Layout {
     /// places where the method can be stopped. At other addresses, the calls of the next such place are
     /// returned.
     fn code_at(&self, memory: &dyn Memory, address: u64) -> Option<NamedCode> {
-        if let Some(place) = Interpreted::of(address) {
+        if let Some(place) = Interpreted::from_address(address) {
             return self.interpreted(memory, place);
         }
         let heap = self.heaps(memory)?.into_iter().find(|heap| heap.code.contains(&address))?;
@@ -88,7 +88,8 @@ impl Names for Layout {
     /// An address lies where the machine keeps its code, or may: heaps grow.
     fn is_code(&self, memory: &dyn Memory, address: u64) -> bool {
         let is_of = |heap: &Heap| (heap.code.start..heap.end).contains(&address);
-        Interpreted::of(address).is_some() || self.heaps(memory).is_some_and(|heaps| heaps.iter().any(is_of))
+        Interpreted::from_address(address).is_some()
+            || self.heaps(memory).is_some_and(|heaps| heaps.iter().any(is_of))
     }
 
     fn kernel_layout(&self, memory: &dyn Memory) -> Option<KernelLayout> {

@@ -41,7 +41,7 @@ struct Told {
 }
 
 impl Parts {
-    fn of(&self, memory: &dyn Memory, blob: u64) -> Option<Told> {
+    fn read(&self, memory: &dyn Memory, blob: u64) -> Option<Told> {
         let follow = |offset: u64| pointer(memory, blob.checked_add(offset)?);
         let distance = |offset: u64| int(memory, blob.checked_add(offset)?).map(u64::from);
         match self {
@@ -76,7 +76,7 @@ impl Layout {
         blob: u64,
         address: u64,
     ) -> Option<Vec<Call>> {
-        let told = scopes.parts.of(memory, blob)?;
+        let told = scopes.parts.read(memory, blob)?;
         let pc = i64::try_from(address.checked_sub(told.code)?).ok()?;
         let mut at = calls_at(memory, scopes, &told, pc)?;
         let mut calls = Vec::new();

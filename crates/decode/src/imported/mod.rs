@@ -224,7 +224,7 @@ pub(crate) fn retell(
     wanted: &Wanted,
     sink: &mut dyn FnMut(Event),
 ) -> Result<Told, ReadError> {
-    let survey = Survey::of(records, wanted)?;
+    let survey = Survey::new(records, wanted)?;
     if survey.told.samples == 0 && survey.told.switches == 0 {
         return Err(ReadError::Empty);
     }
@@ -233,10 +233,10 @@ pub(crate) fn retell(
     }
     let mut told = survey.told.clone();
     if told.switched {
-        told.missing_switches = switched::tell(records, &survey, sink)?;
+        told.missing_switches = switched::emit(records, &survey, sink)?;
         told.lost = told.lost.saturating_add(told.missing_switches);
     } else {
-        sampled::tell(records, &survey, sink)?;
+        sampled::emit(records, &survey, sink)?;
     }
     Ok(told)
 }
@@ -253,7 +253,7 @@ const STACKS_MAX: u64 = 1 << 21;
 
 impl StackIds {
     /// Emits a sample with its stack.
-    fn tell(&mut self, sampled: Sampled, sink: &mut dyn FnMut(Event)) {
+    fn emit(&mut self, sampled: Sampled, sink: &mut dyn FnMut(Event)) {
         let Sampled { mut sample, addresses, kernel_frames, raw, .. } = sampled;
         if addresses.is_empty() && raw.is_none() {
             sink(Event::Sample(sample));

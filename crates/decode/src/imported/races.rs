@@ -50,14 +50,14 @@ struct Race {
     open: bool,
 }
 
-/// Emits the races of a report. `say` parses its lines.
-pub(crate) fn tell<'a>(
+/// Emits the races of a report. `parse_line` parses its lines.
+pub(crate) fn emit<'a>(
     tool: &str,
     lines: impl Iterator<Item = &'a str>,
-    say: impl Fn(&'a str) -> Line<'a>,
+    parse_line: impl Fn(&'a str) -> Line<'a>,
     sink: &mut dyn FnMut(Event),
 ) -> Result<Facts, ReadError> {
-    let races = collect(lines, say);
+    let races = collect(lines, parse_line);
     if races.is_empty() {
         return Err(ReadError::Empty);
     }
@@ -75,18 +75,18 @@ pub(crate) fn tell<'a>(
         for access in &race.accesses {
             id += 1;
             let tid = tids.get(&access.thread).copied().unwrap_or(TGID);
-            tell_access(access, (Timestamp(number), id, tid), &mut names, sink);
+            emit_access(access, (Timestamp(number), id, tid), &mut names, sink);
         }
-        tell_mark(race, Timestamp(number), &tids, sink);
+        emit_mark(race, Timestamp(number), &tids, sink);
     }
     Ok(facts(tool, names, races.len() as u64))
 }
 
-fn collect<'a>(lines: impl Iterator<Item = &'a str>, say: impl Fn(&'a str) -> Line<'a>) -> Vec<Race> {
+fn collect<'a>(lines: impl Iterator<Item = &'a str>, parse_line: impl Fn(&'a str) -> Line<'a>) -> Vec<Race> {
     let mut races: Vec<Race> = Vec::new();
     let mut now: Option<Race> = None;
     for line in lines {
-        match say(line) {
+        match parse_line(line) {
             Line::Begin => races.extend(now.replace(Race::default())),
             Line::End => races.extend(now.take()),
             said => {
@@ -149,7 +149,7 @@ fn thread(tid: u32, name: &str) -> Snapshot {
     }
 }
 
-fn tell_access(
+fn emit_access(
     access: &Access,
     (at, id, tid): (Timestamp, u64, u32),
     names: &mut Names,
@@ -168,7 +168,7 @@ fn tell_access(
     }));
 }
 
-fn tell_mark(race: &Race, at: Timestamp, tids: &BTreeMap<String, u32>, sink: &mut dyn FnMut(Event)) {
+fn emit_mark(race: &Race, at: Timestamp, tids: &BTreeMap<String, u32>, sink: &mut dyn FnMut(Event)) {
     let said = |access: &Access| format!("{} by {}", access.what, access.thread);
     let mut texts: Vec<String> = race.accesses.iter().map(said).collect();
     texts.resize(2, String::new());

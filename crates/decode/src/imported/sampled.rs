@@ -16,7 +16,7 @@ use crate::reorder::Reorder;
 const OWED_MAX: u64 = 8;
 
 /// Emits the records in time order. A run begins before its sample.
-pub(super) fn tell(
+pub(super) fn emit(
     records: &dyn Records,
     survey: &Survey,
     sink: &mut dyn FnMut(Event),
@@ -38,7 +38,7 @@ pub(super) fn tell(
             teller.look(survey.told.span.0, tid, SnapshotState::Untracked, &mut forward);
         }
     }
-    records.each(&mut |record| teller.tell(record, &mut forward))?;
+    records.each(&mut |record| teller.emit_record(record, &mut forward))?;
     teller.finish(survey.told.span.1, &mut forward);
     order.finish(sink);
     Ok(())
@@ -65,7 +65,7 @@ struct Teller<'a> {
 }
 
 impl Teller<'_> {
-    fn tell(&mut self, record: Record, sink: &mut dyn FnMut(Event)) {
+    fn emit_record(&mut self, record: Record, sink: &mut dyn FnMut(Event)) {
         let start = self.survey.told.span.0;
         if let Record::Name { tid, name, .. } = &record {
             self.names.insert(*tid, name.clone());
@@ -130,7 +130,7 @@ impl Teller<'_> {
         let (at, cpu, tid) = (sample.at, sample.cpu, sample.tid);
         let period = Duration(sampled.period_ns);
         let start = self.survey.told.span.0;
-        self.stacks.tell(sampled, sink);
+        self.stacks.emit(sampled, sink);
         let free = self.ran_until.get(&cpu).copied().filter(|_| cpu != CpuId::NONE).unwrap_or(start);
         self.ran_until.insert(cpu, at.max(free));
         // A sample may come after the thread's exit, and of threads that are not the program's.

@@ -39,7 +39,7 @@ pub(super) struct Survey {
 }
 
 impl Survey {
-    pub fn of(records: &dyn Records, wanted: &Wanted) -> Result<Survey, ReadError> {
+    pub fn new(records: &dyn Records, wanted: &Wanted) -> Result<Survey, ReadError> {
         let mut survey = Survey::default();
         let mut span: Option<(u64, u64)> = None;
         let mut chosen = BTreeSet::new();

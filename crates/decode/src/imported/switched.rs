@@ -13,7 +13,7 @@ use crate::readers::ReadError;
 
 /// Emits the records, beginning with the initial state of each thread. Returns the number of missing
 /// switches.
-pub(super) fn tell(
+pub(super) fn emit(
     records: &dyn Records,
     survey: &Survey,
     sink: &mut dyn FnMut(Event),
@@ -34,7 +34,7 @@ pub(super) fn tell(
         on_cpu: HashMap::new(),
         missing: 0,
     };
-    records.each(&mut |record| teller.tell(record, sink))?;
+    records.each(&mut |record| teller.emit_record(record, sink))?;
     Ok(teller.missing)
 }
 
@@ -77,7 +77,7 @@ struct Teller<'a> {
 }
 
 impl Teller<'_> {
-    fn tell(&mut self, record: Record, sink: &mut dyn FnMut(Event)) {
+    fn emit_record(&mut self, record: Record, sink: &mut dyn FnMut(Event)) {
         if let Record::Name { tid, name, .. } = &record {
             self.names.insert(*tid, name.clone());
         }
@@ -109,7 +109,7 @@ impl Teller<'_> {
             }
             Record::Sample(mut sampled) => {
                 sampled.sample.tgid = self.survey.tgid(sampled.sample.tid, sampled.sample.tgid);
-                self.stacks.tell(sampled, sink);
+                self.stacks.emit(sampled, sink);
             }
             Record::Mapping(mut mapping) => {
                 mapping.at = mapping.at.max(self.start);

@@ -53,7 +53,7 @@ impl Reader for Format {
         }
         let mut events = Vec::new();
         for (lane, account) in (0u32..).zip(&accounts) {
-            tell(lane, account, longest, &mut |event| events.push(event));
+            emit_account(lane, account, longest, &mut |event| events.push(event));
         }
         // A stable sort keeps the order of one thread's events with equal times.
         events.sort_by_key(Event::at);
@@ -85,7 +85,7 @@ fn kind(state: &str) -> SpanKind {
     }
 }
 
-fn tell(lane: u32, account: &Account, end: u64, sink: &mut dyn FnMut(Event)) {
+fn emit_account(lane: u32, account: &Account, end: u64, sink: &mut dyn FnMut(Event)) {
     let tid = PID + lane;
     let busy = account.sum_ns() - account.sleep_ns();
     let look = |at: u64, state: SnapshotState| {

@@ -109,8 +109,8 @@ impl Taker {
 
     fn on_thread(&mut self, entry: &Entry) {
         let Some(at) = entry.ts.0 else { return self.telling.lose("no-time") };
-        let Some(who) = self.people.of(entry, &mut self.telling) else { return };
-        let (kind, runtime) = kinds::of(&entry.cat, &entry.name);
+        let Some(who) = self.people.of_entry(entry, &mut self.telling) else { return };
+        let (kind, runtime) = kinds::span_kind(&entry.cat, &entry.name);
         if entry.ph != "E" {
             self.people.speaks(who, runtime, &mut self.telling);
         }
@@ -125,7 +125,7 @@ impl Taker {
 
     fn count(&mut self, entry: &Entry) {
         let Some(at) = entry.ts.0 else { return self.telling.lose("no-time") };
-        let Some(who) = self.people.of(entry, &mut self.telling) else { return };
+        let Some(who) = self.people.of_entry(entry, &mut self.telling) else { return };
         let values: Vec<(&str, u64)> = entry.numbers().collect();
         for (key, value) in &values {
             match values.len() {
@@ -137,7 +137,7 @@ impl Taker {
 
     fn mark(&mut self, entry: &Entry) {
         let Some(at) = entry.ts.0 else { return self.telling.lose("no-time") };
-        let Some(who) = self.people.of(entry, &mut self.telling) else { return };
+        let Some(who) = self.people.of_entry(entry, &mut self.telling) else { return };
         self.telling.mark(who, at, &entry.name, (0, ""));
     }
 }

@@ -88,7 +88,7 @@ impl Reader for Format {
             log.capability(0, start);
         }
         let Log { mut telling, mut capabilities, version, command, heap, has_states, .. } = log;
-        capabilities.values_mut().for_each(|capability| capability.tell_left(None, &mut telling));
+        capabilities.values_mut().for_each(|capability| capability.emit_collection(None, &mut telling));
         let cpus = capabilities.len() as u32;
         let first = capabilities.values().next().map(|capability| capability.who);
         let mut names = Names::default();
@@ -113,7 +113,7 @@ impl Reader for Format {
             command,
             span: whole.span,
             rung: if has_states { Rung::Perf } else { Rung::Proc },
-            limits: [Some(limits), heap.said(whole.span.0.0)]
+            limits: [Some(limits), heap.description(whole.span.0.0)]
                 .into_iter()
                 .flatten()
                 .collect::<Vec<_>>()

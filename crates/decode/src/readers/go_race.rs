@@ -25,11 +25,11 @@ impl Reader for Format {
 
     fn read(&self, bytes: &[u8], _: &Wanted, sink: &mut dyn FnMut(Event)) -> Result<Facts, ReadError> {
         let text = String::from_utf8_lossy(bytes);
-        races::tell("Go's race detector", text.lines(), say, sink)
+        races::emit("Go's race detector", text.lines(), parse_line, sink)
     }
 }
 
-fn say(line: &str) -> Line<'_> {
+fn parse_line(line: &str) -> Line<'_> {
     let text = line.trim();
     if text == BEGIN {
         return Line::Begin;

@@ -38,7 +38,7 @@ impl Reader for Format {
     }
 
     fn read(&self, bytes: &[u8], _: &Wanted, sink: &mut dyn FnMut(Event)) -> Result<Facts, ReadError> {
-        let layout = Layout::of(bytes)?;
+        let layout = Layout::read(bytes)?;
         let mut stacks =
             Stacks { layout: &layout, names: Names::default(), ids: HashMap::new(), told: Vec::new() };
         let mut course = Course::new(&layout);
@@ -91,7 +91,7 @@ struct Stacks<'a> {
 
 impl Stacks<'_> {
     /// Id of a stack of a generation, 0 if none.
-    fn of(&mut self, generation: u64, stack: u64) -> u32 {
+    fn stack_id(&mut self, generation: u64, stack: u64) -> u32 {
         if let Some(id) = self.ids.get(&(generation, stack)) {
             return *id;
         }

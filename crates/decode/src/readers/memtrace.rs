@@ -166,7 +166,7 @@ impl Course {
             }
             Said::Allocated { words, outside, shared, codewords } => {
                 let backtrace = domain.backtraces.read(bytes, shared, codewords)?;
-                let stack = self.stacks.of(backtrace);
+                let stack = self.stacks.stack_id(backtrace);
                 let word = u64::from(self.info.word_bits / 8);
                 // Memory outside of the heap has no word before it.
                 let words = words.min(WORDS_MAX) + u64::from(!outside);
@@ -256,7 +256,7 @@ struct Stacks {
 
 impl Stacks {
     /// Id of a backtrace, which is given root first. 0 if empty.
-    fn of(&mut self, backtrace: &[u64]) -> u64 {
+    fn stack_id(&mut self, backtrace: &[u64]) -> u64 {
         let kept = backtrace.get(backtrace.len().saturating_sub(FRAMES_MAX)..).unwrap_or_default();
         if let Some(id) = self.ids.get(kept) {
             return *id;

@@ -45,7 +45,7 @@ impl Reader for Format {
         }
         let pid = pid_of(&told).unwrap_or(PID_UNKNOWN);
         let mut events = Vec::new();
-        tell_lanes(told, pid, span, &mut |event| events.push(event));
+        emit_lanes(told, pid, span, &mut |event| events.push(event));
         // A domain's end is known only when its number is given again.
         events.sort_by_key(Event::at);
         events.into_iter().for_each(sink);
@@ -98,7 +98,7 @@ struct Life {
 }
 
 /// Emits all events in time order, with one thread per domain.
-fn tell_lanes(mut told: Vec<Event>, pid: u32, span: (Timestamp, Timestamp), sink: &mut dyn FnMut(Event)) {
+fn emit_lanes(mut told: Vec<Event>, pid: u32, span: (Timestamp, Timestamp), sink: &mut dyn FnMut(Event)) {
     for event in &mut told {
         if let Event::Loss(loss) = event {
             loss.start = loss.start.clamp(span.0, span.1);

@@ -57,8 +57,8 @@ impl Reader for Format {
         let cpu = columns.cpu();
         // Some profilers write allocations together with CPU time.
         let told = match (columns.heap().filter(|heap| heap.is_whole() || cpu.is_none()), cpu) {
-            (Some(heap), _) => Heap::new(heap, &profile, &places).tell(&profile, sink),
-            (None, Some(column)) => cpu::tell(&profile, &places, column, sink)?,
+            (Some(heap), _) => Heap::new(heap, &profile, &places).emit(&profile, sink),
+            (None, Some(column)) => cpu::emit(&profile, &places, column, sink)?,
             (None, None) => return Err(unsupported(&profile, &places)),
         };
         if told.rows == 0 {

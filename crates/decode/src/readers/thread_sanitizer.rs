@@ -22,11 +22,11 @@ impl Reader for Format {
 
     fn read(&self, bytes: &[u8], _: &Wanted, sink: &mut dyn FnMut(Event)) -> Result<Facts, ReadError> {
         let text = String::from_utf8_lossy(bytes);
-        races::tell("ThreadSanitizer", text.lines(), say, sink)
+        races::emit("ThreadSanitizer", text.lines(), parse_line, sink)
     }
 }
 
-fn say(line: &str) -> Line<'_> {
+fn parse_line(line: &str) -> Line<'_> {
     let text = line.trim();
     if text.starts_with(BEGIN) {
         return Line::Begin;

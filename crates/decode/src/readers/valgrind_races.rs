@@ -22,20 +22,20 @@ impl Reader for Format {
     fn recognises(&self, bytes: &[u8]) -> bool {
         let text = String::from_utf8_lossy(bytes);
         bytes.starts_with(b"==")
-            && text.lines().any(|line| matches!(said(line).and_then(begin), Some(Line::Begin)))
+            && text.lines().any(|line| matches!(report_text(line).and_then(begin), Some(Line::Begin)))
     }
 
     fn read(&self, bytes: &[u8], _: &Wanted, sink: &mut dyn FnMut(Event)) -> Result<Facts, ReadError> {
         let text = String::from_utf8_lossy(bytes);
         // A line that begins a race also describes its first access.
-        let lines = text.lines().filter_map(said);
+        let lines = text.lines().filter_map(report_text);
         let twice = lines.flat_map(|line| [begin(line).map(|_| ""), Some(line)].into_iter().flatten());
-        races::tell("Valgrind", twice, say, sink)
+        races::emit("Valgrind", twice, parse_line, sink)
     }
 }
 
 /// The text after `==PID==`.
-fn said(line: &str) -> Option<&str> {
+fn report_text(line: &str) -> Option<&str> {
     line.strip_prefix("==")
         .and_then(|rest| rest.split_once("=="))
         .map(|(_, text)| text.trim())
@@ -47,7 +47,7 @@ fn begin(text: &str) -> Option<Line<'_>> {
     starts.then_some(Line::Begin)
 }
 
-fn say(text: &str) -> Line<'_> {
+fn parse_line(text: &str) -> Line<'_> {
     if text.is_empty() {
         return Line::Begin;
     }

@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     /// Emitted span events: `+` begins, `-` ends.
-    fn told(fibers: &mut Fibers, events: &[(&str, u64, &str)]) -> String {
+    fn emitted(fibers: &mut Fibers, events: &[(&str, u64, &str)]) -> String {
         let mut all = Vec::new();
         for (event, value, text) in events {
             fibers.take(0, (event, *value, &(*text).into()), &mut |what, name| {
@@ -160,17 +160,17 @@ mod tests {
             ("eio.suspend_fiber", 0, "sleep"),
         ];
         let expected = "+fiber 1 +a +b -b -a -fiber 1 +fiber 2 -fiber 2 +fiber 1 +a +b -b -a -fiber 1";
-        assert_eq!(told(&mut fibers, &events), expected);
+        assert_eq!(emitted(&mut fibers, &events), expected);
         // The missing events may have ended the spans.
         fibers.forget(0);
-        assert_eq!(told(&mut fibers, &[("eio.fiber", 1, "")]), "+fiber 1");
+        assert_eq!(emitted(&mut fibers, &[("eio.fiber", 1, "")]), "+fiber 1");
     }
 
     #[test]
     fn a_fiber_without_a_recorded_start_has_only_spans() {
         let events =
             [("eio.exit_span", 0, ""), ("eio.enter_span", 0, "a"), ("eio.fiber", 3, ""), (IDLE, 0, "")];
-        assert_eq!(told(&mut Fibers::default(), &events), "+a -a +fiber 3 -fiber 3");
+        assert_eq!(emitted(&mut Fibers::default(), &events), "+a -a +fiber 3 -fiber 3");
     }
 
     #[test]

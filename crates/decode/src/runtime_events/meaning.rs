@@ -105,7 +105,7 @@ impl Teller {
     }
 
     /// Converts one message of a slot. `names` resolves the program's custom names.
-    pub fn tell(
+    pub fn convert(
         &mut self,
         (slot, at): (u32, Timestamp),
         message: &Message,
@@ -139,14 +139,20 @@ impl Teller {
             Kind::Counter => put(Told::Counter(value), self.counter(message.id)),
             Kind::UserUnit | Kind::UserInt | Kind::UserBegin | Kind::UserEnd | Kind::UserBytes => {
                 let name = self.custom(message.id, names);
-                self.tell_own(slot, message, name, &mut put);
+                self.convert_user_event(slot, message, name, &mut put);
             }
             Kind::Other => {}
         }
     }
 
     /// An event of the program's own, or of a library of its.
-    fn tell_own(&mut self, slot: u32, message: &Message, name: Name, put: &mut dyn FnMut(Told, Name)) {
+    fn convert_user_event(
+        &mut self,
+        slot: u32,
+        message: &Message,
+        name: Name,
+        put: &mut dyn FnMut(Told, Name),
+    ) {
         let number = || message.payload.first().copied().unwrap_or(0);
         let (value, text) = match message.kind {
             Kind::UserInt => (number(), self.none.clone()),

@@ -214,7 +214,7 @@ impl<R: ReadAt> Rings<R> {
             let mut names = |id: u16| layout.custom_name(&*file, id);
             let taken = message::each(&words, &mut |message| {
                 if let Some(at) = teller.sane(slot, message.at, span) {
-                    teller.tell((slot, at), &message, &mut names, &mut |event| {
+                    teller.convert((slot, at), &message, &mut names, &mut |event| {
                         tally.events += 1;
                         sink(event);
                     });

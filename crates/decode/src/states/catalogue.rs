@@ -273,7 +273,7 @@ impl Names {
         let wait = Wait {
             reason: wait_reason::classify(raw),
             process,
-            syscall: raw.reason_told().map_or(raw.syscall, |_| i32::MIN),
+            syscall: raw.recorded_reason().map_or(raw.syscall, |_| i32::MIN),
             object_kind: raw.object_kind,
             object: raw.object,
             op: raw.op,
@@ -335,7 +335,7 @@ impl Names {
     pub(super) fn map(&mut self, raw: RawMapping) -> ProcessId {
         let is_new = self.bearers.is_over(raw.tgid);
         let process = if is_new { self.add_process(raw.tgid) } else { self.process(raw.tgid) };
-        self.mappings.push(Mapping::of(process, raw));
+        self.mappings.push(Mapping::from_raw(process, raw));
         process
     }
 

@@ -46,7 +46,7 @@ impl Occupants {
     }
 
     /// The thread on `cpu`.
-    pub fn of(&self, cpu: CpuId) -> Option<usize> {
+    pub fn thread_on(&self, cpu: CpuId) -> Option<usize> {
         self.by_cpu.get(usize::from(cpu.0)).copied().flatten()
     }
 

@@ -428,7 +428,7 @@ impl Live {
     }
 
     /// `row` is a slice of some length.
-    fn tell_deadline(&mut self, row: &SliceRow, sink: &mut dyn TableSink) {
+    fn emit_deadline(&mut self, row: &SliceRow, sink: &mut dyn TableSink) {
         if let Some(due) = self.due.take()
             && row.state == ThreadState::Blocked
         {
@@ -459,7 +459,7 @@ impl Live {
         if self.open.start < end {
             self.pass_on(sink);
             let open = self.open;
-            self.tell_deadline(&open, sink);
+            self.emit_deadline(&open, sink);
         }
         self.now = Now::Gone;
     }
@@ -516,7 +516,7 @@ impl Live {
         // The kernel's account of the run may have it begin before the wakeup was seen.
         let queued = queued.max(before.start).min(arrived);
         if before.start < queued {
-            self.tell_deadline(&before, sink);
+            self.emit_deadline(&before, sink);
         }
         if queued < arrived {
             let row = SliceRow { start: queued, ..self.row(ThreadState::Runnable, queued) };
@@ -563,7 +563,7 @@ impl Live {
         if self.open.start < at {
             self.pass_on(sink);
             let open = self.open;
-            self.tell_deadline(&open, sink);
+            self.emit_deadline(&open, sink);
         }
         self.open = self.row(state, at);
     }

@@ -17,9 +17,9 @@ mod loss;
 mod owners;
 mod polled;
 mod rounds;
+mod spans;
 mod task_waits;
 mod thread_words;
-mod told;
 
 use holdup_events::event::{
     Allocated, FaultSample, Lifecycle, LifecycleChange, Outcome, Sample, Snapshot, SnapshotState, Switch,
@@ -36,8 +36,8 @@ use catalogue::Names;
 use cpus::Occupants;
 use live::{Live, Lives, Now};
 use polled::Look;
+use spans::Lanes;
 use task_waits::Tasks;
-use told::Lanes;
 
 /// Builds the tables of one recording.
 pub struct Builder<'a> {
@@ -105,7 +105,7 @@ impl<'a> Builder<'a> {
             Event::Watched(watched) => self.names.watched(&watched),
             Event::TaskWait(wait) => self.task_wait(&wait),
             Event::TaskWindow(window) => self.task_window(&window),
-            Event::Tell(tell) => self.tell(&tell, sink),
+            Event::Tell(tell) => self.take_runtime_event(&tell, sink),
             Event::Affinity(affinity) => self.names.may_run_on(&affinity),
             Event::Loss(loss) => {
                 self.doubt(&loss);
@@ -236,9 +236,11 @@ impl<'a> Builder<'a> {
     /// to exec. Switches may occur in between.
     fn leaver(&mut self, switch: &Switch, sink: &mut dyn TableSink) -> usize {
         let (tid, tgid) = (switch.prev_tid, switch.prev_tgid);
-        let first_ended = tid == tgid && self.names.find(tid).is_some_and(|first| self.is_gone(first));
-        let occupant =
-            self.occupants.of(switch.cpu).filter(|index| first_ended && self.names.is_of(*index, tgid));
+        let first_ended = tid == tgid && self.names.find(tid).is_some_and(|first| self.has_exited(first));
+        let occupant = self
+            .occupants
+            .thread_on(switch.cpu)
+            .filter(|index| first_ended && self.names.is_of(*index, tgid));
         if let Some(occupant) = occupant {
             self.take_over(occupant, tid, switch.at.max(self.start), sink);
         }
@@ -250,13 +252,14 @@ impl<'a> Builder<'a> {
     /// The thread has the tid `tid` from now on. The previous thread with it ends, if its end was not
     /// recorded.
     fn take_over(&mut self, index: usize, tid: u32, at: Timestamp, sink: &mut dyn TableSink) {
-        if let Some(first) = self.names.find(tid).filter(|first| *first != index && !self.is_gone(*first)) {
+        if let Some(first) = self.names.find(tid).filter(|first| *first != index && !self.has_exited(*first))
+        {
             self.ends(first, at, sink);
         }
         self.names.renumber(index, tid);
     }
 
-    fn is_gone(&mut self, index: usize) -> bool {
+    fn has_exited(&mut self, index: usize) -> bool {
         self.live.at(index).now == Now::Gone
     }
 
@@ -328,7 +331,7 @@ impl<'a> Builder<'a> {
     fn sample(&mut self, sample: &Sample, sink: &mut dyn TableSink) {
         let index = self.last_of(sample.tid, sample.tgid);
         let process = self.names.process_of(index).unwrap_or_default();
-        let (data, counter) = self.accesses.of(sample, process, &self.names.mappings);
+        let (data, counter) = self.accesses.of_sample(sample, process, &self.names.mappings);
         sink.sample(SampleRow {
             at: sample.at.max(self.start),
             thread: self.live.at(index).id,
@@ -359,7 +362,7 @@ impl<'a> Builder<'a> {
         let at = change.at.max(self.start);
         if let LifecycleChange::Exec { old_tid } = change.change {
             let taker =
-                self.names.find(old_tid).filter(|index| old_tid != change.tid && !self.is_gone(*index));
+                self.names.find(old_tid).filter(|index| old_tid != change.tid && !self.has_exited(*index));
             if let Some(taker) = taker.filter(|_| old_tid != 0) {
                 self.take_over(taker, change.tid, at, sink);
             }
@@ -367,7 +370,7 @@ impl<'a> Builder<'a> {
         }
         let index = match change.change {
             LifecycleChange::Fork { parent_tid } => {
-                if let Some(old) = self.names.find(change.tid).filter(|old| !self.is_gone(*old)) {
+                if let Some(old) = self.names.find(change.tid).filter(|old| !self.has_exited(*old)) {
                     self.ends(old, at, sink);
                 }
                 let index = self.born(change.tid, change.tgid, at, false);
@@ -378,7 +381,7 @@ impl<'a> Builder<'a> {
             _ => match self.names.find(change.tid) {
                 // A thread that takes the tid of an ended first thread is renamed before the exec event
                 // arrives.
-                Some(index) if change.change == LifecycleChange::Rename && self.is_gone(index) => return,
+                Some(index) if change.change == LifecycleChange::Rename && self.has_exited(index) => return,
                 Some(index) => index,
                 None if change.change == LifecycleChange::Exit => return,
                 None => self.thread(change.tid, change.tgid),

@@ -47,7 +47,7 @@ impl Live {
             _ => ThreadState::Blocked,
         };
         if let (Some(ran), Some(queued)) = (ran, queued) {
-            let queued = self.queued_anew(queued, if queues { at.since(since) } else { Duration::ZERO });
+            let queued = self.newly_queued(queued, if queues { at.since(since) } else { Duration::ZERO });
             self.fill_step((since, at), (ran, queued), rest, (cpu, waited), sink);
         } else if late {
             sink.slice(self.row(rest, since));
@@ -69,7 +69,7 @@ impl Live {
 
     /// The kernel's increase of a thread's run-queue delay, minus the time already attributed. `known`: time
     /// that is attributed now, before the kernel counts it.
-    fn queued_anew(&mut self, queued: Duration, known: Duration) -> Duration {
+    fn newly_queued(&mut self, queued: Duration, known: Duration) -> Duration {
         if known > Duration::ZERO {
             self.queued_ahead += known;
             return queued;

@@ -58,7 +58,7 @@ fn waking(at: u64, wakee: u32) -> Event {
 fn states(trace: &Trace, thread: u32) -> Vec<(ThreadState, u64, u64)> {
     trace
         .slices
-        .of(ThreadId(thread))
+        .of_thread(ThreadId(thread))
         .filter(|slice| slice.duration() > Duration::ZERO)
         .map(|slice| (slice.state, slice.start.0, slice.end.0))
         .collect()
@@ -419,7 +419,7 @@ fn a_later_poll_gives_the_reason_of_a_wait() {
     ]);
     let blocked: Vec<WaitReason> = trace
         .slices
-        .of(ThreadId(0))
+        .of_thread(ThreadId(0))
         .filter(|slice| slice.state == ThreadState::Blocked)
         .map(|slice| trace.waits[slice.wait.index()].reason)
         .collect();
@@ -630,12 +630,12 @@ proptest! {
         }
         for row in &trace.deadlines {
             let of_it = |slice: &Slice| slice.start == row.slice_start && slice.duration() > Duration::ZERO;
-            let slice = trace.slices.of(row.thread).find(of_it);
+            let slice = trace.slices.of_thread(row.thread).find(of_it);
             prop_assert_eq!(slice.map(|slice| slice.state), Some(ThreadState::Blocked), "{:?}", row);
         }
         for row in &trace.steals {
             let of_it = |slice: &Slice| slice.start == row.slice_start && slice.duration() >= row.stolen;
-            let slice = trace.slices.of(row.thread).find(of_it);
+            let slice = trace.slices.of_thread(row.thread).find(of_it);
             prop_assert_eq!(slice.map(|slice| slice.state), Some(ThreadState::Running), "{:?}", row);
         }
     }
@@ -650,7 +650,7 @@ proptest! {
         let mut running: Vec<(u16, u64, u64)> = Vec::new();
         for (index, thread) in trace.threads.iter().enumerate() {
             let mut at = thread.start;
-            for slice in trace.slices.of(ThreadId(index as u32)) {
+            for slice in trace.slices.of_thread(ThreadId(index as u32)) {
                 prop_assert_eq!(slice.start, at, "thread {} {:?}", thread.tid, thread);
                 at = slice.end;
                 if slice.state == ThreadState::Running && slice.cpu != CpuId::NONE && thread.tid != 0 {

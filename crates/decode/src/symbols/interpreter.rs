@@ -17,7 +17,8 @@ const TRAMPOLINE: &str = "py::";
 /// that it runs, if these have names. If the stack was truncated, functions of missing evaluations follow at
 /// its end.
 pub fn order<'a>(raw: &RawStack, function: impl Fn(usize) -> Option<&'a Frame>) -> Vec<usize> {
-    let place = |index: usize| Interpreted::of(raw.addresses.get(index).copied().unwrap_or_default());
+    let place =
+        |index: usize| Interpreted::from_address(raw.addresses.get(index).copied().unwrap_or_default());
     let is_behind = |index: &usize| {
         let standing = place(*index).map(|place| place.standing);
         via(raw, *index) == FrameVia::Interpreted && standing != Some(Standing::InPlace)

@@ -66,7 +66,7 @@ impl<'a> Symbols<'a> {
     /// The stacks and frames of a recording. Row k of the stacks is the leaf of the catalogue's stack k, and
     /// its callers are later rows. An inlined call has its own row.
     pub fn resolve(&mut self, catalogue: &Catalogue) -> (Stacks, Frames) {
-        let mut spots = Spots::of(catalogue);
+        let mut spots = Spots::new(catalogue);
         let in_kernel = spots.kernel_addresses();
         let mut reasons = spots.look_up(self.files, self.kept);
         if in_kernel > 0 && self.kernel_hidden() {

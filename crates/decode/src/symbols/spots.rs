@@ -88,7 +88,7 @@ fn named_code(files: &dyn Files, pid: u32, addresses: &[u64]) -> BTreeMap<u64, P
 
 impl<'a> Spots<'a> {
     /// Finds where each address of the catalogue's stacks is.
-    pub fn of(catalogue: &'a Catalogue) -> Spots<'a> {
+    pub fn new(catalogue: &'a Catalogue) -> Spots<'a> {
         let mut spots = Spots {
             maps: Maps::new(&catalogue.mappings),
             processes: HashMap::new(),
@@ -142,7 +142,7 @@ impl<'a> Spots<'a> {
     }
 
     fn new_spot(&mut self, raw: &RawStack, (process, address): Key) -> Spot {
-        let is_address = Interpreted::of(address).is_none();
+        let is_address = Interpreted::from_address(address).is_none();
         let mapping = self.maps.find(process, address, raw.at).filter(|mapping| is_file(&mapping.path));
         let spot = match mapping.filter(|_| is_address) {
             Some(mapping) => {
@@ -315,7 +315,7 @@ impl<'a> Spots<'a> {
     /// The frames at an address, leaf first.
     pub fn frames(&self, (process, address): Key, at: Timestamp) -> Vec<Frame> {
         let spot = self.spots.get(&(process, address)).copied().unwrap_or(Spot::Loose);
-        if let Some(interpreted) = Interpreted::of(address) {
+        if let Some(interpreted) = Interpreted::from_address(address) {
             return vec![self.interpreted_frame((process, address), interpreted)];
         }
         let (module, offset) = match spot {

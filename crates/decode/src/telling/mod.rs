@@ -169,31 +169,31 @@ impl Telling {
 
     /// Adds a complete span (ns).
     pub fn span(&mut self, who: Who, (start, end): (u64, u64), kind: SpanKind, name: &str) {
-        let name = self.words.of(name);
+        let name = self.words.intern(name);
         self.spans.push(Span { who, start, end: end.max(start), kind, name });
     }
 
     /// Begins a span. It lasts until an [`Telling::end`] with its name, or until the end of the file.
     pub fn begin(&mut self, who: Who, at: u64, kind: SpanKind, name: &str) {
-        let name = self.words.of(name);
+        let name = self.words.intern(name);
         self.put(at, who, What::Begin(kind, name));
     }
 
     /// The innermost open span of this name ends.
     pub fn end(&mut self, who: Who, at: u64, name: &str) {
-        let name = self.words.of(name);
+        let name = self.words.intern(name);
         self.put(at, who, What::End(name));
     }
 
     /// A counter has this value.
     pub fn counter(&mut self, who: Who, at: u64, name: &str, value: u64) {
-        let name = self.words.of(name);
+        let name = self.words.intern(name);
         self.put(at, who, What::Counter(name, value));
     }
 
     /// Something happens, with a number or a text.
     pub fn mark(&mut self, who: Who, at: u64, name: &str, (value, text): (u64, &str)) {
-        let (name, text) = (self.words.of(name), self.words.of(text));
+        let (name, text) = (self.words.intern(name), self.words.intern(text));
         self.put(at, who, What::Mark(name, value, text));
     }
 
@@ -262,11 +262,11 @@ impl Telling {
             let (source, reason) = (source.to_owned(), reason.to_owned());
             sink(Event::Loss(Loss { source, reason, cpu: CpuId::NONE, start: span.0, end: span.1, events }));
         }
-        self.tell_in_order(items, span, sink);
+        self.emit_in_order(items, span, sink);
         Ok(Whole { span, events, lost })
     }
 
-    fn tell_in_order(self, mut items: Vec<Item>, span: (Timestamp, Timestamp), sink: &mut dyn FnMut(Event)) {
+    fn emit_in_order(self, mut items: Vec<Item>, span: (Timestamp, Timestamp), sink: &mut dyn FnMut(Event)) {
         // A stable sort keeps the order of one thread's reports with equal times.
         items.sort_by_key(|item| item.at);
         let Telling { people, words, has_states, .. } = self;
@@ -279,7 +279,7 @@ impl Telling {
             none: "".into(),
         };
         for item in items {
-            narrator.tell(&item, sink);
+            narrator.emit(&item, sink);
         }
         narrator.close(sink);
     }
@@ -304,7 +304,7 @@ struct Narrator {
 }
 
 impl Narrator {
-    fn tell(&mut self, item: &Item, sink: &mut dyn FnMut(Event)) {
+    fn emit(&mut self, item: &Item, sink: &mut dyn FnMut(Event)) {
         let Item { who, what, .. } = *item;
         let at = Timestamp(item.at);
         if self.stage(who).gone {
@@ -318,12 +318,12 @@ impl Narrator {
         }
         match what {
             What::Born(_) | What::Found(_) => {}
-            What::Begin(kind, name) => self.say(who, at, Told::Begin(kind), name, sink),
-            What::End(name) => self.say(who, at, Told::End, name, sink),
-            What::Counter(name, value) => self.say(who, at, Told::Counter(value), name, sink),
+            What::Begin(kind, name) => self.emit_on_lane(who, at, Told::Begin(kind), name, sink),
+            What::End(name) => self.emit_on_lane(who, at, Told::End, name, sink),
+            What::Counter(name, value) => self.emit_on_lane(who, at, Told::Counter(value), name, sink),
             What::Mark(name, value, text) => {
                 let text = self.word(text);
-                self.say(who, at, Told::Mark { value, text }, name, sink);
+                self.emit_on_lane(who, at, Told::Mark { value, text }, name, sink);
             }
             What::On(cpu) => {
                 sink(Event::Switch(Switch { at, cpu, next_tid: self.tid(Some(who)), ..Switch::default() }))
@@ -424,7 +424,7 @@ impl Narrator {
         sink(Event::Switch(Switch { at, cpu, prev_tid, prev_tgid, outcome, ..Switch::default() }));
     }
 
-    fn say(&mut self, who: Who, at: Timestamp, what: Told, name: Word, sink: &mut dyn FnMut(Event)) {
+    fn emit_on_lane(&mut self, who: Who, at: Timestamp, what: Told, name: Word, sink: &mut dyn FnMut(Event)) {
         let Some(person) = self.people.get(who.0 as usize) else { return };
         let (tgid, tid, lane) = (person.pid, person.tid, person.lane);
         let put = |what, name| Event::Tell(Tell { at, tgid, tid, lane, what, name });

@@ -13,7 +13,7 @@ fn person(tid: u32, name: &str) -> Person {
     Person { pid: 7, tid, lane: tid, name: name.to_owned(), ..Person::default() }
 }
 
-fn told(events: &[Event]) -> Vec<(u64, u32, String)> {
+fn emitted(events: &[Event]) -> Vec<(u64, u32, String)> {
     let text = |tell: &Tell| match &tell.what {
         Told::Begin(_) => format!("+{}", tell.name),
         Told::End => format!("-{}", tell.name),
@@ -50,7 +50,7 @@ fn spans_nest_whatever_the_order() {
     ];
     let expected: Vec<(u64, u32, String)> =
         expected.into_iter().map(|(at, text)| (at, 8, text.to_owned())).collect();
-    assert_eq!(told(&events), expected);
+    assert_eq!(emitted(&events), expected);
 }
 
 #[test]

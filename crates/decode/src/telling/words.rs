@@ -21,7 +21,7 @@ pub(super) struct Words {
 
 impl Words {
     /// The number of a name.
-    pub fn of(&mut self, text: &str) -> Word {
+    pub fn intern(&mut self, text: &str) -> Word {
         let text = cut(text, NAME_MAX);
         if let Some(word) = self.ids.get(text) {
             return *word;

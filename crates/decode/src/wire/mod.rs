@@ -106,7 +106,7 @@ impl WireDecoder {
             && kind_of(whole) == KIND_SWITCH_BLOCKED
         {
             let fields = Fields(whole);
-            self.tell_gap(&fields, sink);
+            self.emit_gap(&fields, sink);
             let mut event = Event::Switch(switch(&fields, KIND_SWITCH_BLOCKED, self.spare.take()));
             self.inner_tids.put_in(&mut event);
             sink(&event);
@@ -119,7 +119,7 @@ impl WireDecoder {
             && kind_of(whole) == KIND_WAKING
         {
             let fields = Fields(whole);
-            self.tell_gap(&fields, sink);
+            self.emit_gap(&fields, sink);
             sink(&Event::Waking(waking(&fields)));
             return Ok(());
         }
@@ -127,7 +127,7 @@ impl WireDecoder {
             && kind_of(whole) == KIND_SWITCH
         {
             let fields = Fields(whole);
-            self.tell_gap(&fields, sink);
+            self.emit_gap(&fields, sink);
             sink(&Event::Switch(switch(&fields, KIND_SWITCH, None)));
             return Ok(());
         }
@@ -143,7 +143,7 @@ impl WireDecoder {
 
     /// Takes the sequence number of a switch or wakeup, and emits a loss if numbers are missing before it.
     #[inline]
-    fn tell_gap(&mut self, fields: &Fields<'_>, sink: &mut dyn FnMut(&Event)) {
+    fn emit_gap(&mut self, fields: &Fields<'_>, sink: &mut dyn FnMut(&Event)) {
         let stream = usize::from(SCHED_STREAM);
         let sequence = self.sequences.get_mut(usize::from(fields.cpu().0)).and_then(|of| of.get_mut(stream));
         if sequence.is_some_and(|sequence| sequence.take_next(fields.u32(8), fields.at())) {
@@ -156,7 +156,7 @@ impl WireDecoder {
 
     /// Emits losses for switches and wakeups missing at the end. No record arrives after `end`. `next` has
     /// the next sequence number by CPU. The recording began at `begin`.
-    pub fn tell_last_gaps(
+    pub fn emit_last_gaps(
         &mut self,
         next: &[u32],
         (begin, end): (Timestamp, Timestamp),

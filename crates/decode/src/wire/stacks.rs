@@ -59,12 +59,12 @@ const USER_ADDRESS: u64 = u64::MAX >> 8;
 
 /// The stored address of a user frame.
 fn user_address(word: u64) -> u64 {
-    if Interpreted::of(word).is_some() { word } else { word & USER_ADDRESS }
+    if Interpreted::from_address(word).is_some() { word } else { word & USER_ADDRESS }
 }
 
 /// How a user frame was found.
 fn via_of(word: u64) -> FrameVia {
-    if Interpreted::of(word).is_some() { FrameVia::Interpreted } else { via((word >> 56) as u8) }
+    if Interpreted::from_address(word).is_some() { FrameVia::Interpreted } else { via((word >> 56) as u8) }
 }
 
 /// Decodes `enum wire_via`. The codes of `enum wire_end` equal those of [`StackEnd`].

@@ -61,7 +61,7 @@ fn gaps_after_the_last_record_of_a_cpu_are_losses() {
     }
     let mut losses = Vec::new();
     // Nothing came of CPU 2. A short gap of CPU 1 was not sure yet.
-    decoder.tell_last_gaps(&[5, 4, 7, 1], (Timestamp(50), Timestamp(900)), &mut |event| match event {
+    decoder.emit_last_gaps(&[5, 4, 7, 1], (Timestamp(50), Timestamp(900)), &mut |event| match event {
         Event::Loss(loss) => losses.push((loss.cpu.0, loss.events, loss.start.0, loss.end.0)),
         other => panic!("{other:?}"),
     });

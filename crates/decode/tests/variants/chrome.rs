@@ -5,7 +5,7 @@ use super::*;
 /// Spans as (name, start, end), in µs.
 fn spans(import: &Imported) -> Vec<(String, u64, u64)> {
     let trace = &import.trace;
-    let name = |span: &holdup_events::tables::SpanRow| trace.told_name(span.name).text.to_string();
+    let name = |span: &holdup_events::tables::SpanRow| trace.event_name(span.name).text.to_string();
     let mut spans: Vec<_> =
         trace.spans.rows().iter().map(|span| (name(span), span.start.0 / 1000, span.end.0 / 1000)).collect();
     spans.sort();

@@ -6,7 +6,7 @@ use super::*;
 fn counts(import: &Imported) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for span in import.trace.spans.rows() {
-        let name = import.trace.told_name(span.name).text.to_string();
+        let name = import.trace.event_name(span.name).text.to_string();
         if name.starts_with("gc") {
             *counts.entry(name).or_default() += 1;
         }
@@ -32,6 +32,6 @@ fn a_census_is_read_without_scheduler_events() {
     assert!(bytes(&alone) > 500_000 && alone.trace.allocations.iter().all(|row| row.is_census()));
     assert!(alone.facts.limits.contains("without scheduler events"), "{}", alone.facts.limits);
     let thread = alone.trace.target_threads().next().unwrap();
-    let states: Vec<ThreadState> = alone.trace.slices.of(thread).map(|slice| slice.state).collect();
+    let states: Vec<ThreadState> = alone.trace.slices.of_thread(thread).map(|slice| slice.state).collect();
     assert!(matches!(states[..], [ThreadState::Unknown | ThreadState::Untracked]), "{states:?}");
 }

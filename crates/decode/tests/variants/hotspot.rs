@@ -7,7 +7,7 @@ fn spans(import: &Imported) -> Vec<(String, String, u64)> {
     let trace = &import.trace;
     let mut rows: Vec<_> = trace.spans.rows().iter().collect();
     rows.sort_by_key(|span| (span.start, std::cmp::Reverse(span.end)));
-    let name = |span: &holdup_events::tables::SpanRow| trace.told_name(span.name).text.to_string();
+    let name = |span: &holdup_events::tables::SpanRow| trace.event_name(span.name).text.to_string();
     let thread = |span: &holdup_events::tables::SpanRow| trace.threads[span.thread.index()].name.clone();
     rows.iter().map(|span| (thread(span), name(span), span.end.since(span.start).0)).collect()
 }
@@ -64,7 +64,7 @@ fn threads_that_stall_for_memory_wait() {
         .spans
         .rows()
         .iter()
-        .filter(|span| import.trace.told_name(span.name).kind == SpanKind::GcWait)
+        .filter(|span| import.trace.event_name(span.name).kind == SpanKind::GcWait)
         .count();
     assert_eq!((kinds, import.losses()), (2, BTreeMap::new()));
     // One that lies within another, and one behind the other by a coarse clock: each has its length.
@@ -84,11 +84,11 @@ fn collections_of_zgc_without_a_length_are_counted() {
          [0.200s][info][gc] GC(1) Garbage Collection (Allocation Rate) 40M(62%)->6M(9%)\n",
     );
     let trace = &import.trace;
-    let names: Vec<_> = trace.marks.iter().map(|mark| trace.told_name(mark.name).text.to_string()).collect();
+    let names: Vec<_> = trace.marks.iter().map(|mark| trace.event_name(mark.name).text.to_string()).collect();
     assert_eq!(names, ["Garbage Collection", "Garbage Collection"]);
     assert!(import.facts.sources[0].missing.contains("durations and pauses of 2 collections are not in it"));
     let value = |wanted: &str| {
-        let rows = trace.counters.iter().filter(|row| &*trace.told_name(row.name).text == wanted);
+        let rows = trace.counters.iter().filter(|row| &*trace.event_name(row.name).text == wanted);
         rows.map(|row| row.value).collect::<Vec<_>>()
     };
     assert_eq!((value("used_bytes"), value("allocated_bytes")), (vec![4 << 20, 6 << 20], vec![36 << 20]));

@@ -54,7 +54,7 @@ fn switches(all: &[(u32, u32, u32)]) -> String {
 
 fn running_ns(import: &Imported) -> u64 {
     let trace = &import.trace;
-    let running = trace.target_threads().flat_map(|id| trace.slices.of(id));
+    let running = trace.target_threads().flat_map(|id| trace.slices.of_thread(id));
     running.filter(|slice| slice.state == ThreadState::Running).map(|slice| slice.duration().0).sum()
 }
 

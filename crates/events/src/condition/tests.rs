@@ -26,29 +26,29 @@ fn holds(condition: &Condition, arguments: [u64; 6]) -> bool {
     condition.alternatives().iter().any(|all| all.iter().all(one))
 }
 
-fn of(text: &str, first: u64, second: u64) -> bool {
+fn holds_for(text: &str, first: u64, second: u64) -> bool {
     holds(&Condition::parse(text).unwrap_or_else(|why| panic!("{text}: {why}")), [first, second, 0, 0, 0, 0])
 }
 
 #[test]
 fn comparisons_are_evaluated() {
-    assert!(of("arg0 > 4096", 4097, 0) && !of("arg0>4096", 4096, 0));
-    assert!(of("arg1 == 0x10", 0, 16) && of("arg0 & 6", 2, 0) && !of("arg0 & 6", 8, 0));
-    assert!(of("arg0 < 0", u64::MAX, 0), "eight bytes with a sign, if nothing is said");
-    assert!(!of("arg0:u64 < 1", u64::MAX, 0));
+    assert!(holds_for("arg0 > 4096", 4097, 0) && !holds_for("arg0>4096", 4096, 0));
+    assert!(holds_for("arg1 == 0x10", 0, 16) && holds_for("arg0 & 6", 2, 0) && !holds_for("arg0 & 6", 8, 0));
+    assert!(holds_for("arg0 < 0", u64::MAX, 0), "eight bytes with a sign, if nothing is said");
+    assert!(!holds_for("arg0:u64 < 1", u64::MAX, 0));
     // C leaves rubbish above an int.
-    assert!(of("arg0:s32 == -2", 0xdead_beef_ffff_fffe, 0) && of("arg0:u8 == 0xff", 0x1ff, 0));
-    assert!(!of("arg0 == -2", 0xdead_beef_ffff_fffe, 0));
+    assert!(holds_for("arg0:s32 == -2", 0xdead_beef_ffff_fffe, 0) && holds_for("arg0:u8 == 0xff", 0x1ff, 0));
+    assert!(!holds_for("arg0 == -2", 0xdead_beef_ffff_fffe, 0));
 }
 
 #[test]
 fn and_binds_before_or_and_not_reaches_inside() {
     let cases = [(0, 0), (1, 0), (0, 1), (1, 1), (2, 1), (7, 7)];
     for (a, b) in cases {
-        assert_eq!(of("arg0 == 1 || arg0 == 0 && arg1 == 1", a, b), a == 1 || (a == 0 && b == 1));
-        assert_eq!(of("(arg0 == 1 || arg0 == 0) && arg1 == 1", a, b), (a == 1 || a == 0) && b == 1);
-        assert_eq!(of("!(arg0 == 1 || arg1 & 1)", a, b), !(a == 1 || b & 1 != 0));
-        assert_eq!(of("!(!(arg0 <= 1) && arg1 != 7)", a, b), a <= 1 || b == 7);
+        assert_eq!(holds_for("arg0 == 1 || arg0 == 0 && arg1 == 1", a, b), a == 1 || (a == 0 && b == 1));
+        assert_eq!(holds_for("(arg0 == 1 || arg0 == 0) && arg1 == 1", a, b), (a == 1 || a == 0) && b == 1);
+        assert_eq!(holds_for("!(arg0 == 1 || arg1 & 1)", a, b), !(a == 1 || b & 1 != 0));
+        assert_eq!(holds_for("!(!(arg0 <= 1) && arg1 != 7)", a, b), a <= 1 || b == 7);
     }
 }
 

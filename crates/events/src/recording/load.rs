@@ -5,9 +5,9 @@ mod long;
 mod packed;
 mod small;
 mod sound;
+mod spans;
 mod starts;
 mod task_waits;
-mod told;
 
 use std::fs;
 use std::path::Path;
@@ -28,7 +28,7 @@ enum Place<'a> {
 
 /// Reads the recording at `path`.
 pub fn open(path: &Path) -> Result<Trace, RecordingError> {
-    refuse_others(path)?;
+    check_permission(path)?;
     let place = if path.is_dir() {
         Place::Directory(path)
     } else if path.is_file() {
@@ -42,7 +42,7 @@ pub fn open(path: &Path) -> Result<Trace, RecordingError> {
     let mut trace = Trace { manifest, ..Trace::default() };
     small::read(&place, &mut trace, &mut unreadable);
     long::read(&place, &mut trace, &mut unreadable);
-    told::read(&place, &mut trace, &mut unreadable);
+    spans::read(&place, &mut trace, &mut unreadable);
     trace.losses.extend(unreadable.into_iter().map(|table| Loss {
         source: table.to_owned(),
         reason: "unreadable".to_owned(),
@@ -56,7 +56,7 @@ pub fn open(path: &Path) -> Result<Trace, RecordingError> {
 }
 
 /// Recordings are their owner's alone: one that was made with sudo is there, though nothing in it can be seen.
-fn refuse_others(path: &Path) -> Result<(), RecordingError> {
+fn check_permission(path: &Path) -> Result<(), RecordingError> {
     let seen = if path.is_dir() { fs::read_dir(path).map(drop) } else { fs::metadata(path).map(drop) };
     match seen {
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
@@ -68,7 +68,7 @@ fn refuse_others(path: &Path) -> Result<(), RecordingError> {
 
 /// Reads the manifest alone.
 pub fn manifest(path: &Path) -> Result<Manifest, RecordingError> {
-    refuse_others(path)?;
+    check_permission(path)?;
     let place = match path.is_dir() {
         true => Place::Directory(path),
         false => Place::Packed(packed::Packed::open_only(path, MANIFEST)?),

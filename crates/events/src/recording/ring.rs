@@ -46,7 +46,7 @@ pub(super) struct Chunk {
 impl Chunk {
     /// Takes the content of `batch`, if any, with its buffer, and replaces the buffer by one of `spare`.
     /// Reused memory avoids page faults.
-    fn of(batch: &mut Batch, spare: &mut Vec<Vec<u8>>) -> Option<Chunk> {
+    fn take_from(batch: &mut Batch, spare: &mut Vec<Vec<u8>>) -> Option<Chunk> {
         batch.take(|bytes, content| {
             let is_full = bytes.len() * 2 >= bytes.capacity();
             let kept = if is_full {
@@ -162,8 +162,8 @@ impl<M: Clone> EventRing<M> {
     }
 
     /// From now on, all stacks are defined again.
-    pub fn stacks_begin_anew(&mut self) {
-        self.stacks.begin_anew(self.standing.newest());
+    pub fn restart_stacks(&mut self) {
+        self.stacks.restart(self.standing.newest());
     }
 
     /// How far back it reaches now.
@@ -217,7 +217,7 @@ impl<M: Clone> EventRing<M> {
     }
 
     fn seal(&mut self) {
-        let Some(chunk) = Chunk::of(&mut self.batch, &mut self.spare) else { return };
+        let Some(chunk) = Chunk::take_from(&mut self.batch, &mut self.spare) else { return };
         if let Some(last) = self.segments.back_mut() {
             let bytes = chunk.bytes.len() as u64;
             self.bytes += bytes;

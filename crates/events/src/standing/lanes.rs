@@ -32,7 +32,7 @@ impl Lane {
 }
 
 impl Lanes {
-    pub(super) fn tell(&mut self, tell: &Tell) {
+    pub(super) fn fold(&mut self, tell: &Tell) {
         let key = (tell.tgid, tell.lane);
         match tell.what {
             Told::LaneStart => {
@@ -77,7 +77,7 @@ impl Lanes {
     }
 
     /// Passes on that they began, and the spans that are open: since `at`, as far as the recording knows.
-    pub(super) fn tell_open(&self, at: Timestamp, sink: &mut dyn FnMut(Event)) {
+    pub(super) fn emit_open(&self, at: Timestamp, sink: &mut dyn FnMut(Event)) {
         for lane in self.0.values() {
             let told = lane.start.iter().chain(&lane.open);
             told.for_each(|tell| sink(Event::Tell(Tell { at, ..tell.clone() })));
@@ -94,7 +94,7 @@ mod tests {
     fn a_lane_of_which_nothing_holds_takes_no_room() {
         let tell = |lanes: &mut Lanes, what| {
             let name = "minor".into();
-            lanes.tell(&Tell { at: Timestamp(1), tgid: 5, tid: 7, lane: 7, what, name });
+            lanes.fold(&Tell { at: Timestamp(1), tgid: 5, tid: 7, lane: 7, what, name });
             lanes.0.len()
         };
         let mut lanes = Lanes::default();

@@ -1,5 +1,5 @@
 //! State at a moment, from all earlier events: what each thread does, what processes have mapped, which spans
-//! are open. A recording that starts in the middle begins with this state ([`Standing::tell`]).
+//! are open. A recording that starts in the middle begins with this state ([`Standing::emit`]).
 //!
 //! Events may arrive slightly out of order. If two events concern the same state, the one with the later time
 //! counts.
@@ -48,7 +48,7 @@ impl Standing {
             Event::Affinity(affinity) => self.threads.affinity(affinity),
             Event::Loss(loss) => self.threads.doubt(loss),
             Event::Mapping(mapping) => self.map(mapping),
-            Event::Tell(tell) => self.lanes.tell(tell),
+            Event::Tell(tell) => self.lanes.fold(tell),
             Event::ObjectName(name) => self.name(name),
             Event::TaskWindow(window) => self.task_window(window),
             Event::Stack(_)
@@ -90,13 +90,13 @@ impl Standing {
     }
 
     /// Emits the events that describe the whole state, as of `at`.
-    pub fn tell(&self, at: Timestamp, sink: &mut dyn FnMut(Event)) {
+    pub fn emit(&self, at: Timestamp, sink: &mut dyn FnMut(Event)) {
         let mut mappings: Vec<&RawMapping> =
             self.mappings.values().flat_map(|mappings| mappings.iter()).collect();
         mappings.sort_by_key(|mapping| mapping.at);
         mappings.into_iter().for_each(|mapping| sink(Event::Mapping(mapping.clone())));
-        self.threads.tell(at, sink);
-        self.lanes.tell_open(at, sink);
+        self.threads.emit(at, sink);
+        self.lanes.emit_open(at, sink);
         let open = self.task_windows.values().filter(|window| window.opens);
         open.for_each(|window| sink(Event::TaskWindow(TaskWindow { at, ..*window })));
         self.names.values().for_each(|name| sink(Event::ObjectName(ObjectName { at, ..name.clone() })));

@@ -32,16 +32,16 @@ fn waking(at: u64, wakee_tid: u32) -> Event {
     Event::Waking(Waking { at: Timestamp(at), cpu: CPU, wakee_tid, ..Waking::default() })
 }
 
-fn told(events: &[Event]) -> Vec<Event> {
+fn emitted(events: &[Event]) -> Vec<Event> {
     let mut standing = Standing::default();
     events.iter().for_each(|event| standing.fold(event));
     let mut all = Vec::new();
-    standing.tell(Timestamp(1000), &mut |event| all.push(event));
+    standing.emit(Timestamp(1000), &mut |event| all.push(event));
     all
 }
 
 fn state_of(tid: u32, events: &[Event]) -> Option<(SnapshotState, Option<u64>)> {
-    told(events).into_iter().find_map(|event| match event {
+    emitted(events).into_iter().find_map(|event| match event {
         Event::Snapshot(Snapshot { tid: of, state, exec_ns, .. }) if of == tid => Some((state, exec_ns)),
         _ => None,
     })
@@ -70,11 +70,11 @@ fn what_comes_late_does_not_undo_what_is_later() {
         waking(30, 7),
         switch(40, 8, Outcome::Preempted, 7),
     ];
-    let in_order = told(&events);
+    let in_order = emitted(&events);
     events.swap(1, 3);
-    assert_eq!(told(&events), in_order);
+    assert_eq!(emitted(&events), in_order);
     events.reverse();
-    assert_eq!(told(&events), in_order);
+    assert_eq!(emitted(&events), in_order);
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn mappings_and_open_spans_are_emitted_again() {
         tell(3, Told::Begin(SpanKind::GcWork), "major"),
         tell(4, Told::End, "major"),
     ];
-    let told = told(&events);
+    let told = emitted(&events);
     let paths: Vec<&str> = told
         .iter()
         .filter_map(|event| match event {
@@ -166,7 +166,7 @@ fn windows_that_are_open_stand() {
         window(10, 6, true),
         window(40, 6, false),
     ];
-    assert_eq!(told(&events), [window(1000, 5, true)]);
+    assert_eq!(emitted(&events), [window(1000, 5, true)]);
 }
 
 /// The end of a probed thread's lane is never reported. A runtime's lane may outlive the thread that reported
@@ -213,7 +213,7 @@ fn lanes_of_exited_threads_are_forgotten() {
     events.iter().for_each(|event| standing.fold(event));
     let lanes = |standing: &Standing| {
         let mut lanes = Vec::new();
-        standing.tell(Timestamp(late), &mut |event| {
+        standing.emit(Timestamp(late), &mut |event| {
             if let Event::Tell(tell) = event {
                 lanes.push(tell.lane);
             }

@@ -236,7 +236,7 @@ impl Threads {
     }
 
     /// Passes on one snapshot for each that lives.
-    pub(super) fn tell(&self, at: Timestamp, sink: &mut dyn FnMut(Event)) {
+    pub(super) fn emit(&self, at: Timestamp, sink: &mut dyn FnMut(Event)) {
         let mut living: Vec<(u32, &StandingThread)> =
             self.iter().filter(|(_, thread)| thread.doing != Doing::Dead).collect();
         living.sort_by_key(|(tid, _)| *tid);

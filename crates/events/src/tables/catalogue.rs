@@ -63,7 +63,7 @@ pub struct Mapping {
 
 impl Mapping {
     /// The mapping of a kernel event, with the process' id in this trace.
-    pub fn of(process: ProcessId, raw: RawMapping) -> Mapping {
+    pub fn from_raw(process: ProcessId, raw: RawMapping) -> Mapping {
         let RawMapping { at, tgid: _, start, end, file_offset, path, build_id } = raw;
         Mapping { process, at, start, end, file_offset, path, build_id }
     }

@@ -133,7 +133,7 @@ struct Blocked {
 
 impl Blocked {
     /// Converts columns with one value per row. Rows without a value in any of them are dropped.
-    fn of(mut wait: Vec<WaitId>, mut stack: Vec<StackId>, mut stack_every: Vec<u16>) -> Blocked {
+    fn compact(mut wait: Vec<WaitId>, mut stack: Vec<StackId>, mut stack_every: Vec<u16>) -> Blocked {
         let rows = wait.len().min(stack.len()).min(stack_every.len());
         let mut kept = 0;
         let mut told = Vec::new();
@@ -173,7 +173,7 @@ impl Blocked {
     }
 }
 
-/// The slices of one thread, see [`Slices::of`].
+/// The slices of one thread, see [`Slices::of_thread`].
 #[derive(Clone, Debug)]
 pub struct SlicesOf<'a> {
     slices: &'a Slices,
@@ -251,7 +251,7 @@ impl Slices {
             slices.cpu[at] = row.cpu;
             (wait[at], stack[at], stack_every[at]) = (row.wait, row.stack, row.stack_every);
         }
-        slices.blocked = Blocked::of(wait, stack, stack_every);
+        slices.blocked = Blocked::compact(wait, stack, stack_every);
         slices
     }
 
@@ -263,7 +263,7 @@ impl Slices {
         (wait, stack, stack_every): (Vec<WaitId>, Vec<StackId>, Vec<u16>),
         thread_end: Vec<Timestamp>,
     ) -> Slices {
-        let blocked = Blocked::of(wait, stack, stack_every);
+        let blocked = Blocked::compact(wait, stack, stack_every);
         Slices { rows_of_thread, start, state, cpu, blocked, thread_end }
     }
 
@@ -294,7 +294,7 @@ impl Slices {
 
     /// The slices of one thread, in time order.
     #[inline]
-    pub fn of(&self, thread: ThreadId) -> SlicesOf<'_> {
+    pub fn of_thread(&self, thread: ThreadId) -> SlicesOf<'_> {
         self.from_row(thread, self.rows(thread).start)
     }
 

@@ -140,7 +140,7 @@ impl Spans {
     }
 
     /// The spans of one thread, in the order of their starts, outer ones first.
-    pub fn of(&self, thread: ThreadId) -> &[SpanRow] {
+    pub fn of_thread(&self, thread: ThreadId) -> &[SpanRow] {
         let from = self.rows.partition_point(|row| row.thread < thread);
         let behind = self.rows.partition_point(|row| row.thread <= thread);
         self.rows.get(from..behind).unwrap_or(&[])

@@ -76,7 +76,7 @@ impl Wakeups {
 
     /// The wakeups of one thread, in time order.
     #[inline]
-    pub fn of(&self, wakee: ThreadId) -> &[Wakeup] {
+    pub fn of_thread(&self, wakee: ThreadId) -> &[Wakeup] {
         match self.rows_of_wakee.get(wakee.index()..wakee.index() + 2) {
             Some([from, to]) => &self.rows[*from as usize..*to as usize],
             _ => &[],
@@ -85,7 +85,7 @@ impl Wakeups {
 
     /// The last wakeup of `wakee` in `from..=to`. For a slice, [`crate::Trace::ended_by`] knows better.
     pub fn ending(&self, wakee: ThreadId, from: Timestamp, to: Timestamp) -> Option<&Wakeup> {
-        let rows = self.of(wakee);
+        let rows = self.of_thread(wakee);
         let behind = rows.partition_point(|row| row.at <= to);
         rows[..behind].last().filter(|row| row.at >= from)
     }

@@ -165,11 +165,11 @@ impl Talk {
             let of = trace.threads.get(waker.index()).map(|thread| thread.process);
             of.is_some_and(|of| of != self.process && !self.peers.contains(&of))
         };
-        let wakeups = trace.wakeups.of(thread);
+        let wakeups = trace.wakeups.of_thread(thread);
         let from = wakeups.partition_point(|wakeup| wakeup.at <= gap.0);
         let mut within = wakeups[from..].iter().take_while(|wakeup| wakeup.at < gap.1);
         let is_fed = within.any(|one| one.context == WakeContext::Thread && others(one.waker));
-        is_fed || asking::sleeps_meanwhile((trace, holders), thread, gap)
+        is_fed || asking::sleeps_during((trace, holders), thread, gap)
     }
 
     fn summed(&self, (trace, holders): (&Trace, &Holders), groups: &[Group], asks: u64) -> InGroups {
@@ -191,7 +191,7 @@ impl Talk {
         let answers = || groups.iter().flat_map(|group| &group.answers);
         let rows: BTreeSet<(ThreadId, u32)> = answers().map(|one| (one.to, one.row)).collect();
         let peers: BTreeSet<ThreadId> = answers().map(|one| one.from).collect();
-        let meanwhile = Cover::of(spans);
+        let meanwhile = Cover::from_spans(spans);
         InGroups {
             process: self.process,
             peers: self.peers.clone(),

@@ -25,10 +25,10 @@ use holdup_events::socket_name::SocketName;
 use holdup_events::tables::Slice;
 use holdup_events::{ObjectKind, ProcessId, ThreadId, Timestamp, Trace};
 
+use super::client_server::Spoken;
 use super::cover::{Cover, Span};
 use super::holders::{Basis, Hold, HoldKind, Holders};
 use super::in_flight;
-use super::sides::Spoken;
 use super::syscall_names::{polls_few, receives};
 use crate::charge::Charge;
 
@@ -82,7 +82,7 @@ pub fn derive(trace: &Trace, holders: &Holders, (spoken, directions): &Heard) ->
     let mut groups = Groups::new();
     for thread in trace.target_threads() {
         let process = trace.threads[thread.index()].process;
-        for hold in holders.of(thread) {
+        for hold in holders.of_thread(thread) {
             let slice = trace.slices.at(thread, hold.row as usize);
             let is_end = spoken.sides.is_connected(trace.wait(slice.wait));
             let Some(peer) = asked((trace, holders), (&slice, is_end), &hold) else { continue };
@@ -217,7 +217,7 @@ fn in_flight_of(
     let asked = in_flight::asked(trace, peer, between);
     let waits = asked.answered.iter().filter_map(|one| {
         let (row, span, thread) = (one.row, one.span, one.thread);
-        sleeps_meanwhile((trace, holders), one.peer, span).then_some(Wait {
+        sleeps_during((trace, holders), one.peer, span).then_some(Wait {
             row,
             span,
             thread,
@@ -234,7 +234,7 @@ fn in_flight_of(
 const ASKING_MAX: usize = 16;
 
 fn any_ns(waits: &[Wait]) -> u64 {
-    Cover::of(waits.iter().map(|wait| wait.span).collect()).length_ns()
+    Cover::from_spans(waits.iter().map(|wait| wait.span).collect()).length_ns()
 }
 
 fn summed(
@@ -251,7 +251,7 @@ fn summed(
         }
     }
     let meanwhile: BTreeMap<ThreadId, Cover> =
-        peers.into_iter().map(|(thread, spans)| (thread, Cover::of(spans))).collect();
+        peers.into_iter().map(|(thread, spans)| (thread, Cover::from_spans(spans))).collect();
     let process = waits.iter().map(|wait| trace.threads[wait.thread.index()].process).min();
     Asking {
         process: process.unwrap_or_default(),
@@ -336,11 +336,11 @@ fn asked(
     if peers.process == of(slice.thread)?.process {
         return None;
     }
-    sleeps_meanwhile((trace, holders), peer, (slice.start, slice.end)).then_some(Some(peer))
+    sleeps_during((trace, holders), peer, (slice.start, slice.end)).then_some(Some(peer))
 }
 
 /// Whether a thread sleeps by a timer in the middle of a span.
-pub(super) fn sleeps_meanwhile(
+pub(super) fn sleeps_during(
     (trace, holders): (&Trace, &Holders),
     thread: ThreadId,
     (start, end): Span,

@@ -43,7 +43,7 @@ pub struct Busiest {
 
 impl Busiest {
     /// Display name, with its callers.
-    pub fn said(&self) -> String {
+    pub fn display_name(&self) -> String {
         let by = self.called_by.as_ref().map_or(String::new(), |name| format!(", called by {name}"));
         let whom = self.called_for.as_ref().filter(|(name, _)| self.called_by.as_ref() != Some(name));
         let whom = whom.map_or(String::new(), |(name, _)| format!(", for {name}"));
@@ -75,8 +75,8 @@ fn among(trace: &Trace, roles: &Roles, threads: Option<Vec<ThreadId>>) -> Option
     within.iter().for_each(|one| part.merge(&one.tally));
     let function = wording::function(&profile.place(place).name).into_owned();
     let called_for = called_for(trace, &within).map(|(name, ns)| (name, ns as f64 / part.ns.max(1) as f64));
-    let called_for =
-        called_for.filter(|(name, part)| *name != function && *part >= CALLED_FOR_MIN && !says_nothing(name));
+    let called_for = called_for
+        .filter(|(name, part)| *name != function && *part >= CALLED_FOR_MIN && !is_uninformative(name));
     let called_by = called_by(&profile, place, &within, part.ns);
     let mostly_in = mostly_in(&profile, place, &within, part.ns).filter(|(name, _)| *name != function);
     if mostly_in.is_none() && is_entry(roles, &function) && !does_it_itself(&profile, place, &within, part.ns)
@@ -132,7 +132,7 @@ fn called_by(profile: &Profile, place: PlaceId, within: &[&StackUse], all_ns: u6
     }
     let (caller, _) = sums.into_iter().find(|(_, ns)| *ns as f64 > MOST * all_ns as f64)?;
     let name = &profile.place(caller).name;
-    (caller != place && !says_nothing(name)).then(|| wording::function(name).into_owned())
+    (caller != place && !is_uninformative(name)).then(|| wording::function(name).into_owned())
 }
 
 /// The deepest callee that takes most of the function's time.
@@ -152,7 +152,7 @@ fn mostly_in(profile: &Profile, place: PlaceId, within: &[&StackUse], all_ns: u6
 pub fn useful_of_cpus(trace: &Trace, ledger: &Ledger, (cpus, usable): (&[CpuUse], u32)) -> f64 {
     let others: u64 = cpus.iter().map(|cpu| cpu.others_ns).sum();
     let all = u64::from(usable) * trace.wall().0;
-    (ledger.of(Class::Useful) as f64 / all.saturating_sub(others).max(1) as f64).min(1.0)
+    (ledger.class_ns(Class::Useful) as f64 / all.saturating_sub(others).max(1) as f64).min(1.0)
 }
 
 /// The program's own function that has most of it done, and how much (ns).
@@ -161,7 +161,7 @@ fn called_for(trace: &Trace, within: &[&StackUse]) -> Option<(String, u64)> {
     let mut places = Places::new(trace, &own);
     let mut sums: BTreeMap<String, u64> = BTreeMap::new();
     for one in within {
-        if let Some(frame) = places.of(one.stack).filter(|frame| !own.is_of_a_machine(*frame)) {
+        if let Some(frame) = places.nearest_own(one.stack).filter(|frame| !own.is_of_a_machine(*frame)) {
             let name = trace.frame_name(frame);
             *sums.entry(wording::function(&name).into_owned()).or_default() += one.tally.ns;
         }
@@ -198,7 +198,7 @@ fn farthest_of<'a>(
     }
     let named = sums
         .into_iter()
-        .filter(|(place, (ns, _))| *ns as f64 >= least_ns && !says_nothing(&profile.place(*place).name));
+        .filter(|(place, (ns, _))| *ns as f64 >= least_ns && !is_uninformative(&profile.place(*place).name));
     let depth = |(_, (ns, weighed)): &(PlaceId, (u64, f64))| weighed / *ns as f64;
     let most = named.max_by(|a, b| depth(a).total_cmp(&depth(b)).then_with(|| b.0.cmp(&a.0)));
     most.map(|(place, (ns, _))| (place, ns))
@@ -222,7 +222,7 @@ const BEGINNINGS: [&str; 12] = [
 
 /// Whether a name is not useful: an address, a binary and an offset, an interpreter's loop, or a start
 /// function.
-fn says_nothing(name: &str) -> bool {
+fn is_uninformative(name: &str) -> bool {
     let begins = BEGINNINGS.iter().any(|first| name.starts_with(first));
     name.contains("0x") || begins || is_a_loop(name)
 }

@@ -199,7 +199,7 @@ fn group(trace: &Trace, key: impl Fn(&CallRow) -> Key, is_wanted: impl Fn(&CallR
                 CallPartKind::Error => *sums.errors.entry(part.key).or_default() += part.count,
                 CallPartKind::Stack => {
                     let stack = StackId(u32::try_from(part.key).unwrap_or(0));
-                    if let Some(frame) = places.of(stack) {
+                    if let Some(frame) = places.nearest_own(stack) {
                         *sums.callers.entry(trace.frame_name(frame)).or_default() += part.count;
                     }
                 }

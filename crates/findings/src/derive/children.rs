@@ -118,7 +118,9 @@ fn partners(
         if above.is_empty() {
             continue;
         }
-        for hold in holders.of(thread).filter(|hold| matches!(hold.kind, HoldKind::Poll | HoldKind::Socket)) {
+        for hold in
+            holders.of_thread(thread).filter(|hold| matches!(hold.kind, HoldKind::Poll | HoldKind::Socket))
+        {
             if let Some(teller) = hold.holder.and_then(process_of).filter(|teller| above.contains(teller)) {
                 *told.entry((teller, own)).or_default() += 1;
             }
@@ -131,7 +133,7 @@ fn waits(facts: (&Trace, &Roles), holders: &Holders, wanted: impl Fn(ThreadId) -
     let many = have_many(facts.0);
     let partners = partners(facts.0, holders, &many);
     Charge::of_rows(facts.0, |thread, take| {
-        let of_thread = holders.of(thread).filter(|_| wanted(thread));
+        let of_thread = holders.of_thread(thread).filter(|_| wanted(thread));
         of_thread
             .filter(|hold| waits_for_child(facts, (thread, hold), (&many, &partners)))
             .for_each(|hold| take(hold.row as usize));

@@ -141,7 +141,7 @@ impl Class {
     }
 
     /// Whether it is blocked time that no other thread of the program ends: disk, network, child, clock.
-    pub fn waits_for_others(self) -> bool {
+    pub fn waits_outside_program(self) -> bool {
         use Class::{ChildWait, FaultWait, IoWait, KernelWait, NetWait, PipeWait, Sleep};
         matches!(self, ChildWait | FaultWait | IoWait | KernelWait | NetWait | PipeWait | Sleep)
     }

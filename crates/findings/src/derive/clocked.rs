@@ -155,7 +155,7 @@ fn find_housekeepers(trace: &Trace, all: &mut [(Clocked, Whole)], program: Progr
     let is_beside_work = is_small(theirs.map(|(_, whole)| whole.run_ns).sum(), HOUSE_RUN_MAX, program.run_ns);
     let listens = !is_small(program.outside_ns, LISTENS_MIN, trace.wall().0);
     for thread in trace.target_threads() {
-        for wakeup in trace.wakeups.of(thread).iter().filter(|wakeup| wakeup.waker != thread) {
+        for wakeup in trace.wakeups.of_thread(thread).iter().filter(|wakeup| wakeup.waker != thread) {
             if let Some(count) = wakes.get_mut(&wakeup.waker) {
                 let depends = !is_at_lock(trace, thread, wakeup.at)
                     && sleep_before(trace, wakeup.waker, wakeup.at).is_some();
@@ -191,8 +191,8 @@ pub fn charge(
         if !wanted(thread) {
             return;
         }
-        let mut wakeups = trace.wakeups.of(thread);
-        for (row, slice) in trace.slices.rows(thread).zip(trace.slices.of(thread)) {
+        let mut wakeups = trace.wakeups.of_thread(thread);
+        for (row, slice) in trace.slices.rows(thread).zip(trace.slices.of_thread(thread)) {
             let is_blocked = slice.state == ThreadState::Blocked;
             if is_blocked && is_clocked(trace, &slice, &mut wakeups) && !is_idle(&slice) {
                 take(row);
@@ -209,7 +209,7 @@ pub fn waited_for(trace: &Trace, wanted: impl Fn(ThreadId) -> bool) -> u64 {
     let mut since: BTreeMap<(ThreadId, usize), Timestamp> = BTreeMap::new();
     for waiter in trace.target_threads() {
         let mut near = 0;
-        for slice in trace.slices.of(waiter).filter(|slice| slice.state == ThreadState::Blocked) {
+        for slice in trace.slices.of_thread(waiter).filter(|slice| slice.state == ThreadState::Blocked) {
             let Some(wakeup) = trace.ended_by_near(&slice, &mut near) else { continue };
             let by = wakeup.waker;
             if wakeup.context != WakeContext::Thread || by == waiter || !wanted(by) {
@@ -240,7 +240,7 @@ fn sleep_before(trace: &Trace, thread: ThreadId, at: Timestamp) -> Option<usize>
     };
     let row = (first..=here).rev().find(waits)?;
     let slice = trace.slices.at(thread, row);
-    let mut wakeups = trace.wakeups.of(thread);
+    let mut wakeups = trace.wakeups.of_thread(thread);
     let from = wakeups.partition_point(|wakeup| wakeup.at < slice.start);
     wakeups = wakeups.get(from..).unwrap_or_default();
     is_clocked(trace, &slice, &mut wakeups).then_some(row)
@@ -250,11 +250,11 @@ fn of_thread(trace: &Trace, thread: ThreadId, is_idle: impl Fn(&Slice) -> bool) 
     let mut whole = Whole::default();
     let mut near = 0;
     let mut sums = Clocked { thread, ..Clocked::default() };
-    let mut wakeups = trace.wakeups.of(thread);
+    let mut wakeups = trace.wakeups.of_thread(thread);
     // The last sleep, and what ran since.
     let mut last: Option<Slice> = None;
     let mut run_ns = 0;
-    for slice in trace.slices.of(thread) {
+    for slice in trace.slices.of_thread(thread) {
         whole.life_ns += slice.duration().0;
         match slice.state {
             ThreadState::Running => {

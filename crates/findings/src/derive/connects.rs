@@ -60,7 +60,7 @@ pub fn derive(trace: &Trace) -> Connects {
         if found.waits > 0 || how == How::Accepts && overflows == 0 {
             break;
         }
-        let charge = Charge::of(trace, |slice| is_one(trace, slice, how));
+        let charge = Charge::matching(trace, |slice| is_one(trace, slice, how));
         found = Connects { how, waits: charge.slices(trace).count() as u64, charge, ..found };
     }
     found

@@ -18,7 +18,7 @@ pub struct Cover {
 
 impl Cover {
     /// Union of spans in any order. Touching spans are merged.
-    pub fn of(mut spans: Vec<Span>) -> Cover {
+    pub fn from_spans(mut spans: Vec<Span>) -> Cover {
         spans.sort_unstable();
         let mut merged: Vec<Span> = Vec::new();
         for (from, to) in spans {
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn spans_that_meet_become_one_and_are_cut_to_what_is_asked_for() {
-        let cover = Cover::of(spans(&[(30, 40), (5, 12), (10, 20), (40, 45)]));
+        let cover = Cover::from_spans(spans(&[(30, 40), (5, 12), (10, 20), (40, 45)]));
         assert_eq!(cover.spans(), spans(&[(5, 20), (30, 45)]));
         let within = |from, to| cover.within((Timestamp(from), Timestamp(to))).collect::<Vec<Span>>();
         assert_eq!(within(0, 50), spans(&[(5, 20), (30, 45)]));
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn time_in_which_several_are_counts_once() {
-        assert_eq!(Cover::of(spans(&[(10, 20), (15, 30), (0, 5), (16, 18)])).length_ns(), 25);
+        assert_eq!(Cover::from_spans(spans(&[(10, 20), (15, 30), (0, 5), (16, 18)])).length_ns(), 25);
         assert_eq!(Cover::default().length_ns(), 0);
     }
 

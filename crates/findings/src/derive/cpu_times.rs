@@ -86,7 +86,7 @@ impl Times {
     }
 
     /// Field of a kind. `None` if the kind is not a CPU time.
-    fn of(&mut self, what: CountKind) -> Option<&mut u64> {
+    fn field_mut(&mut self, what: CountKind) -> Option<&mut u64> {
         Some(match what {
             CountKind::CpuUser => &mut self.user,
             CountKind::CpuNice => &mut self.nice,
@@ -107,7 +107,7 @@ pub fn derive(trace: &Trace, timelines: &Timelines) -> CpuTimes {
     let mut looks: BTreeMap<Timestamp, (Timestamp, BTreeMap<CpuId, Times>)> = BTreeMap::new();
     for row in &trace.kernel_counts {
         let mut one = Times::default();
-        let Some(place) = one.of(row.what) else { continue };
+        let Some(place) = one.field_mut(row.what) else { continue };
         *place = row.count;
         let (start, cpus) = looks.entry(row.end).or_insert((row.start, BTreeMap::new()));
         *start = row.start.min(*start);
@@ -120,7 +120,7 @@ pub fn derive(trace: &Trace, timelines: &Timelines) -> CpuTimes {
     let each = looks.len().div_ceil(STEPS_MAX).max(1);
     let mut steps: Vec<CpuStep> = looks.chunks(each).map(joined).collect();
     for step in &mut steps {
-        step.who = who(trace, timelines, (step.start, step.end));
+        step.who = busiest_processes(trace, timelines, (step.start, step.end));
     }
     CpuTimes { cpus: joined(&steps).cpus, steps }
 }
@@ -139,7 +139,11 @@ fn joined(steps: &[CpuStep]) -> CpuStep {
     }
 }
 
-fn who(trace: &Trace, timelines: &Timelines, (start, end): (Timestamp, Timestamp)) -> Vec<(ProcessId, u64)> {
+fn busiest_processes(
+    trace: &Trace,
+    timelines: &Timelines,
+    (start, end): (Timestamp, Timestamp),
+) -> Vec<(ProcessId, u64)> {
     let mut ran: BTreeMap<ProcessId, u64> = BTreeMap::new();
     for stretch in timelines.iter().flat_map(|(_, line)| line.between(start, end)) {
         let length = stretch.end().min(end).since(stretch.start().max(start)).0;

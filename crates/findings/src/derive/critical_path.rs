@@ -23,7 +23,7 @@ use super::holders::{HoldKind, Holders};
 use super::ledger::ByClass;
 use super::own_places::{self, OwnFrames};
 use super::roles::Roles;
-use super::takeovers::Takeovers;
+use super::ticker_handovers::Takeovers;
 use crate::descriptors::Role;
 
 /// A thread in one state for a while, on the path.
@@ -103,7 +103,8 @@ fn walk(
 /// The thread of the program that ran last before `to`.
 fn ran_last(trace: &Trace, to: Timestamp) -> Option<ThreadId> {
     let last_run = |thread: ThreadId| {
-        let mut runs = trace.slices.of(thread).rev().filter(|slice| slice.state == ThreadState::Running);
+        let mut runs =
+            trace.slices.of_thread(thread).rev().filter(|slice| slice.state == ThreadState::Running);
         runs.find(|slice| slice.start < to).map(|slice| slice.end.min(to))
     };
     let threads = trace.target_threads();

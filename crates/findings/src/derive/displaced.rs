@@ -22,7 +22,7 @@ pub struct Displaced {
 impl Displaced {
     /// `others` comes from [`super::occupancy::Occupancy::others`]. At each moment it counts as many waiting
     /// threads as other programs occupy CPUs, for whichever CPU a thread waits.
-    pub fn of(trace: &Trace, ledger: &Ledger, others: &Stall) -> Displaced {
+    pub fn derive(trace: &Trace, ledger: &Ledger, others: &Stall) -> Displaced {
         let movable = ledger.threads.iter().filter(|thread| may_move(trace, thread));
         let elsewhere = movable.map(|thread| {
             let all_ns = others.by_thread.get(&thread.thread).copied().unwrap_or(0.0);
@@ -61,14 +61,14 @@ impl<'a> Elsewhere<'a> {
     /// Whether another program occupied one of these CPUs, except `wait`'s, during the wait. `cursors` are
     /// positions in each CPU's timeline, for one thread's waits in time order.
     pub fn is_taken(&self, wait: &Slice, cursors: &mut [usize]) -> bool {
-        self.others(wait).any(|cpu| {
-            let timeline = self.timelines.of(cpu).zip(cursors.get_mut(usize::from(cpu.0)));
+        self.other_cpus(wait).any(|cpu| {
+            let timeline = self.timelines.of_cpu(cpu).zip(cursors.get_mut(usize::from(cpu.0)));
             timeline.is_some_and(|(timeline, cursor)| timeline.ran(wait.start, wait.end, cursor).1 > 0)
         })
     }
 
     /// All these CPUs except the one that the wait is for.
-    pub fn others(&self, wait: &Slice) -> impl Iterator<Item = CpuId> {
+    pub fn other_cpus(&self, wait: &Slice) -> impl Iterator<Item = CpuId> {
         let waited = wait.cpu;
         self.usable.iter().copied().filter(move |cpu| *cpu != waited)
     }

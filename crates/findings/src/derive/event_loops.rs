@@ -149,8 +149,9 @@ pub fn serves_alone(trace: &Trace, thread: ThreadId) -> bool {
     if !is_event_loop(trace, thread) || others.iter().any(|other| is_event_loop(trace, *other)) {
         return false;
     }
-    let by_it =
-        |other: ThreadId| trace.wakeups.of(other).iter().filter(|wakeup| wakeup.waker == thread).count();
+    let by_it = |other: ThreadId| {
+        trace.wakeups.of_thread(other).iter().filter(|wakeup| wakeup.waker == thread).count()
+    };
     others.into_iter().map(by_it).sum::<usize>() * WAKEUPS_RARER <= turns(trace, thread).len()
 }
 
@@ -171,7 +172,7 @@ fn is_event_loop(trace: &Trace, thread: ThreadId) -> bool {
             }
         }
     };
-    let polls = trace.slices.of(thread).filter(|slice| is_poll(trace, slice));
+    let polls = trace.slices.of_thread(thread).filter(|slice| is_poll(trace, slice));
     polls.filter(from_outside).take(POLLS_MIN).count() == POLLS_MIN
 }
 
@@ -179,7 +180,7 @@ fn is_event_loop(trace: &Trace, thread: ThreadId) -> bool {
 fn turns(trace: &Trace, thread: ThreadId) -> Vec<Turn> {
     let mut turns = Vec::new();
     let mut open: Option<Turn> = None;
-    for slice in trace.slices.of(thread) {
+    for slice in trace.slices.of_thread(thread) {
         if is_poll(trace, &slice) {
             turns.extend(open.map(|turn| Turn { end: slice.start, ..turn }));
             open = Some(Turn { start: slice.end, end: slice.end, running_ns: 0 });
@@ -209,9 +210,9 @@ fn held_by(trace: &Trace, own: &OwnFrames, thread: ThreadId) -> Option<HeldLoop>
     };
     let calls = Calls::new(trace, own, thread);
     let (mut by_function, mut others) =
-        (BTreeMap::<Option<FrameId>, Vec<Turn>>::new(), LoopCalls::of(samples));
+        (BTreeMap::<Option<FrameId>, Vec<Turn>>::new(), LoopCalls::count(samples));
     for turn in turns.iter().filter(is_long) {
-        others = others.without(LoopCalls::of(within(turn)));
+        others = others.without(LoopCalls::count(within(turn)));
         if let Some(function) = calls.common(within(turn)) {
             by_function.entry(function).or_default().push(*turn);
         }
@@ -219,7 +220,7 @@ fn held_by(trace: &Trace, own: &OwnFrames, thread: ThreadId) -> Option<HeldLoop>
     let total = |turns: &[Turn]| turns.iter().map(Turn::ns).sum::<u64>();
     let (function, turns) = by_function.into_iter().max_by_key(|(_, turns)| total(turns))?;
     let inside =
-        turns.iter().map(|turn| LoopCalls::of(within(turn))).fold(LoopCalls::default(), LoopCalls::with);
+        turns.iter().map(|turn| LoopCalls::count(within(turn))).fold(LoopCalls::default(), LoopCalls::with);
     let counted = counted_within(trace, trace.threads[thread.index()].process, &turns);
     // A loop that works in pieces polls between them without blocking.
     if !others.are_rarer(inside) || counted.polls as usize > counted.windows / POLLED_RARELY {
@@ -266,7 +267,7 @@ struct LoopCalls {
 }
 
 impl LoopCalls {
-    fn of(samples: &[SampleRow]) -> LoopCalls {
+    fn count(samples: &[SampleRow]) -> LoopCalls {
         let calls = samples.iter().filter(|sample| LOOP_CALLS.contains(&sample.syscall)).count();
         LoopCalls { samples: samples.len(), calls }
     }
@@ -312,11 +313,13 @@ struct Calls<'a> {
 
 impl<'a> Calls<'a> {
     fn new(trace: &'a Trace, own: &'a OwnFrames, thread: ThreadId) -> Calls<'a> {
-        let polls = trace.slices.of(thread).filter(|slice| is_poll(trace, slice));
+        let polls = trace.slices.of_thread(thread).filter(|slice| is_poll(trace, slice));
         let stacks: BTreeSet<StackId> = polls.map(|slice| slice.stack).collect();
         let stacks = stacks.into_iter().filter(|stack| *stack != StackId::NONE);
-        let of_loop =
-            stacks.flat_map(|stack| trace.stack_frames(stack)).filter_map(|frame| own.of(frame)).collect();
+        let of_loop = stacks
+            .flat_map(|stack| trace.stack_frames(stack))
+            .filter_map(|frame| own.own_frame(frame))
+            .collect();
         Calls { trace, own, of_loop }
     }
 
@@ -326,7 +329,9 @@ impl<'a> Calls<'a> {
         for sample in samples {
             let mut seen = BTreeSet::new();
             for (depth, frame) in self.trace.stack_frames(sample.stack).enumerate() {
-                let Some(function) = self.own.of(frame).filter(|_| self.is_named(frame)) else { continue };
+                let Some(function) = self.own.own_frame(frame).filter(|_| self.is_named(frame)) else {
+                    continue;
+                };
                 if !self.of_loop.contains(&function) && seen.insert(function) {
                     let sums = counts.entry(function).or_default();
                     *sums = (sums.0 + 1, sums.1 + depth);

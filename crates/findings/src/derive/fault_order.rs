@@ -29,7 +29,7 @@ pub struct FaultOrder {
 }
 
 /// Steps from each sampled fault to the next one of its thread. `None` if there are too few samples.
-pub fn of(trace: &Trace) -> Option<FaultOrder> {
+pub fn derive(trace: &Trace) -> Option<FaultOrder> {
     let mut last: HashMap<ThreadId, u64> = HashMap::new();
     let (mut steps, mut upwards, mut pages, mut faults) = (0, 0, 0.0, 0);
     let drawn = |row: &&FaultRow| row.major && trace.threads[row.thread.index()].target;

@@ -77,16 +77,16 @@ pub fn derive(trace: &Trace, gc: &Gc, ledger: &Ledger, (roles, timelines): (&Rol
     let mut counts: BTreeMap<FrameId, u64> = BTreeMap::new();
     for thread in &threads {
         for sample in super::samples_of(trace, *thread) {
-            if let Some(site) = asking.of(sample.stack) {
+            if let Some(site) = asking.requester(sample.stack) {
                 *counts.entry(site).or_default() += 1;
                 if garbage.seen.len() < SEEN_MAX {
                     garbage.seen.push((*thread, sample.at));
                 }
             }
         }
-        let waits = trace.slices.of(*thread).filter(|slice| slice.state == ThreadState::Blocked);
+        let waits = trace.slices.of_thread(*thread).filter(|slice| slice.state == ThreadState::Blocked);
         for slice in waits.filter(|slice| slice.stack != StackId::NONE) {
-            let site = asking.of(slice.stack);
+            let site = asking.requester(slice.stack);
             if let Some(site) = site.filter(|_| roles.class_of_wait(trace, &slice) == Class::GcWait) {
                 *counts.entry(site).or_default() += u64::from(slice.stack_every.max(1));
             }
@@ -114,7 +114,7 @@ fn sites(
         let samples = super::samples_of(trace, thread.thread);
         let each = thread.running_ns() as f64 / samples.len().max(1) as f64;
         for sample in samples.iter().filter(|sample| !sample.in_kernel) {
-            let leaf = trace.stack_frames(sample.stack).next().and_then(|leaf| own.of(leaf));
+            let leaf = trace.stack_frames(sample.stack).next().and_then(|leaf| own.own_frame(leaf));
             if let Some(site) = leaf.and_then(|leaf| sites.get_mut(&leaf)) {
                 site.samples += 1;
                 site.itself.add_sample(sample, each, timelines);
@@ -157,13 +157,13 @@ impl<'a> Asking<'a> {
     }
 
     /// The program's own function that wanted memory.
-    fn of(&mut self, stack: StackId) -> Option<FrameId> {
+    fn requester(&mut self, stack: StackId) -> Option<FrameId> {
         let Asking { trace, allocators, own, asks, known } = self;
         let trace = *trace;
         *known.entry(stack).or_insert_with(|| {
             let mut above =
                 trace.stack_frames(stack).skip_while(|id| !asks.get(id.index()).is_some_and(|is| *is));
-            above.find_map(|id| if allocators.rule(id).is_some() { None } else { own.of(id) })
+            above.find_map(|id| if allocators.rule(id).is_some() { None } else { own.own_frame(id) })
         })
     }
 }

@@ -75,13 +75,13 @@ pub struct GcTimes {
 
 impl GcTimes {
     /// Time covered by spans: everything except retry loops (ns).
-    pub fn told_ns(&self) -> u64 {
+    pub fn covered_ns(&self) -> u64 {
         self.work_ns + self.wait_running_ns + self.wait_blocked_ns + self.queue_ns + self.other_ns
     }
 
     /// Total cost of collections (ns).
     pub fn cost_ns(&self) -> u64 {
-        self.told_ns() + self.spin_ns
+        self.covered_ns() + self.spin_ns
     }
 
     /// Running time of it: work, waiting without sleeping, retries (ns).
@@ -163,7 +163,7 @@ pub struct Pauses {
 }
 
 impl Pauses {
-    fn of(mut lengths: Vec<u64>) -> Pauses {
+    fn from_lengths(mut lengths: Vec<u64>) -> Pauses {
         lengths.sort();
         let at = |share: f64| {
             let place = (lengths.len() as f64 * share).ceil() as usize;
@@ -212,7 +212,7 @@ pub struct Pause {
 pub fn derive(trace: &Trace, roles: &Roles) -> Gc {
     let mut told: BTreeMap<u32, BTreeMap<ThreadId, Vec<SpanRow>>> = BTreeMap::new();
     for span in trace.spans.rows() {
-        if phases::is_collectors(trace.told_name(span.name).kind) {
+        if phases::is_collectors(trace.event_name(span.name).kind) {
             told.entry(span.lane).or_default().entry(span.thread).or_default().push(*span);
         }
     }
@@ -236,7 +236,7 @@ pub fn derive(trace: &Trace, roles: &Roles) -> Gc {
         gc.matched += row.matched;
     }
     (gc.minor, gc.major) = collections(trace);
-    gc.pauses = Pauses::of(pauses.iter().map(|pause| pause.end.since(pause.start).0).collect());
+    gc.pauses = Pauses::from_lengths(pauses.iter().map(|pause| pause.end.since(pause.start).0).collect());
     pauses.sort_by_key(|pause| (std::cmp::Reverse(pause.end.since(pause.start)), pause.start, pause.thread));
     pauses.truncate(SLOWEST_MAX);
     for pause in &mut pauses {
@@ -267,7 +267,7 @@ fn lane_account(
         let flat = phases::flat(trace, spans);
         let mut times = over_slices((trace, roles), *thread, &flat);
         take_retries(roles, super::samples_of(trace, *thread), &flat, &mut times);
-        let name = |span: &&SpanRow| trace.told_name(span.name).text.as_str();
+        let name = |span: &&SpanRow| trace.event_name(span.name).text.as_str();
         let is_young =
             |span: &&SpanRow| words::generation(&row.runtime, name(span)) == Some(Generation::Young);
         account.minor += spans.iter().filter(is_young).count() as u64;
@@ -284,23 +284,23 @@ fn lane_account(
             pauses.push(pause);
         }
     }
-    account.pauses = Pauses::of(lengths);
+    account.pauses = Pauses::from_lengths(lengths);
     Some(account)
 }
 
 fn stops_all(trace: &Trace, span: &SpanRow) -> bool {
-    trace.told_name(span.name).kind == SpanKind::StopsAll
+    trace.event_name(span.name).kind == SpanKind::StopsAll
 }
 
 /// Concurrent work stops no thread.
 fn is_pause(trace: &Trace, span: &SpanRow) -> bool {
-    trace.told_name(span.name).kind != SpanKind::GcBeside
+    trace.event_name(span.name).kind != SpanKind::GcBeside
 }
 
 /// Whether a thread of the lane only answers requests of other lanes. It never requests a stop, and is not
 /// the thread that the lane began on.
 fn answers_only(trace: &Trace, lane: u32, thread: ThreadId, spans: &[SpanRow]) -> bool {
-    let name = |row: u32| trace.told_name(row).text.as_str();
+    let name = |row: u32| trace.event_name(row).text.as_str();
     let from = trace.marks.partition_point(|mark| mark.thread < thread);
     let marks = trace.marks[from..].iter().take_while(|mark| mark.thread == thread);
     let began = marks
@@ -321,7 +321,7 @@ fn answers_only(trace: &Trace, lane: u32, thread: ThreadId, spans: &[SpanRow]) -
 fn over_slices((trace, roles): (&Trace, &Roles), thread: ThreadId, phases: &[Phase]) -> GcTimes {
     let mut times = GcTimes::default();
     let mut rest = phases;
-    for slice in trace.slices.of(thread) {
+    for slice in trace.slices.of_thread(thread) {
         while let Some((phase, behind)) = rest.split_first() {
             if phase.start >= slice.end {
                 break;
@@ -352,7 +352,7 @@ fn add_counters(trace: &Trace, lanes: &mut [LaneGc]) {
         lanes.iter().enumerate().map(|(place, lane)| (lane.lane, place)).collect();
     for row in &trace.counters {
         let Some(lane) = places.get(&row.lane).and_then(|place| lanes.get_mut(*place)) else { continue };
-        match words::counts(&trace.told_name(row.name).text) {
+        match words::counts(&trace.event_name(row.name).text) {
             Some(Counts::Allocated) => {
                 lane.allocated_bytes = lane.allocated_bytes.saturating_add(row.value);
                 lane.fullest_bytes = lane.fullest_bytes.max(row.value);
@@ -397,7 +397,7 @@ fn add_spin(trace: &Trace, roles: &Roles, lane: &mut LaneGc) {
     for thread in &lane.threads {
         let phases = phases::flat(trace, &phases::collectors(trace, *thread));
         let told = over_slices((trace, roles), *thread, &phases);
-        let running = trace.slices.of(*thread).filter(|slice| slice.state == ThreadState::Running);
+        let running = trace.slices.of_thread(*thread).filter(|slice| slice.state == ThreadState::Running);
         let ran: u64 = running.map(|slice| slice.duration().0).sum();
         let outside = ran.saturating_sub(told.work_ns + told.wait_running_ns);
         let (mut spun, mut all) = (0, 0);
@@ -443,7 +443,7 @@ fn collections(trace: &Trace) -> (u64, u64) {
     let mut meanings: HashMap<(u32, u32), Option<Generation>> = HashMap::new();
     for span in trace.spans.rows() {
         let Some(lane) = trace.lanes.get(span.lane as usize) else { continue };
-        let name = trace.told_name(span.name).text.as_str();
+        let name = trace.event_name(span.name).text.as_str();
         if words::leads(name) {
             leads_until = Some((span.thread, span.end));
             continue;
@@ -463,7 +463,7 @@ fn collections(trace: &Trace) -> (u64, u64) {
 
 fn marks(trace: &Trace, mark: &MarkRow) -> Option<Generation> {
     let runtime = &trace.lanes.get(mark.lane as usize)?.runtime;
-    words::marked_generation(runtime, &trace.told_name(mark.name).text)
+    words::marked_generation(runtime, &trace.event_name(mark.name).text)
 }
 
 fn is_led(leads_until: Option<(ThreadId, Timestamp)>, span: &SpanRow) -> bool {
@@ -481,9 +481,9 @@ fn describe(trace: &Trace, pause: &mut Pause) {
         *by_name.entry(phase.name).or_default() += phase.end.since(phase.start).0;
     }
     if let Some((name, ns)) = by_name.into_iter().max_by_key(|(name, ns)| (*ns, std::cmp::Reverse(*name))) {
-        pause.mostly = trace.told_name(name).text.clone();
+        pause.mostly = trace.event_name(name).text.clone();
         pause.mostly_ns = ns;
     }
-    let within = trace.slices.of(pause.thread).filter(|slice| slice.state == ThreadState::Running);
+    let within = trace.slices.of_thread(pause.thread).filter(|slice| slice.state == ThreadState::Running);
     pause.ran_ns = within.map(|slice| slice.end.min(pause.end).since(slice.start.max(pause.start)).0).sum();
 }

@@ -27,7 +27,7 @@ impl Handing {
     /// For the threads whose waits are charged. Only futex handovers count, because a message's cost in the
     /// kernel may be that of its transport. Threads that run a runtime's tasks are excluded. They search for
     /// tasks and wake each other, whatever the tasks do.
-    pub fn of((trace, roles): (&Trace, &Roles), ledger: &Ledger, charge: &Charge) -> Handing {
+    pub fn derive((trace, roles): (&Trace, &Roles), ledger: &Ledger, charge: &Charge) -> Handing {
         let threads: BTreeSet<ThreadId> = charge.slices(trace).map(|slice| slice.thread).collect();
         let mut sum = Handing { handing_ns: 0, running_ns: 0 };
         for thread in ledger.threads.iter().filter(|one| threads.contains(&one.thread)) {

@@ -73,7 +73,7 @@ fn of_wakee((trace, roles): (&Trace, &Roles), wakee: ThreadId) -> Vec<Handover> 
     let mut waker: Option<ThreadId> = None;
     let mut woken: Option<Timestamp> = None;
     let mut near = 0;
-    for slice in trace.slices.of(wakee) {
+    for slice in trace.slices.of_thread(wakee) {
         match slice.state {
             ThreadState::Running => {
                 let Some(sums) = waker.and_then(|waker| by_waker.get_mut(&waker)) else { continue };

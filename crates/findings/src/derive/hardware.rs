@@ -28,7 +28,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    fn of(counters: usize) -> Counts {
+    fn with_counters(counters: usize) -> Counts {
         Counts { values: vec![(0, 0); counters], ..Counts::default() }
     }
 
@@ -83,17 +83,17 @@ struct Stretch {
 
 /// Sums the recorded counts.
 pub fn derive(trace: &Trace, roles: &Roles, ledger: &Ledger) -> Hardware {
-    let (names, told) = told(trace);
+    let (names, told) = counter_values(trace);
     let counters = names.len();
-    let mut hardware = Hardware { all: Counts::of(counters), names, ..Hardware::default() };
+    let mut hardware = Hardware { all: Counts::with_counters(counters), names, ..Hardware::default() };
     let mut classes: BTreeMap<Class, Counts> = BTreeMap::new();
     let mut threads: BTreeMap<ThreadId, Counts> = BTreeMap::new();
     for ((thread, at), stretch) in &told {
         let samples = samples_of(trace, *thread);
         let Ok(place) = samples.binary_search_by_key(at, |sample| sample.at) else { continue };
         let class = classes.entry(roles.class_of_sample(&samples[place]));
-        class.or_insert_with(|| Counts::of(counters)).add(stretch);
-        threads.entry(*thread).or_insert_with(|| Counts::of(counters)).add(stretch);
+        class.or_insert_with(|| Counts::with_counters(counters)).add(stretch);
+        threads.entry(*thread).or_insert_with(|| Counts::with_counters(counters)).add(stretch);
         hardware.all.add(stretch);
     }
     // What the hypervisor took within a stretch is no running time.
@@ -105,14 +105,14 @@ pub fn derive(trace: &Trace, roles: &Roles, ledger: &Ledger) -> Hardware {
 }
 
 /// Names of the counters, and their values by thread and moment.
-fn told(trace: &Trace) -> (Vec<String>, BTreeMap<(ThreadId, Timestamp), Stretch>) {
+fn counter_values(trace: &Trace) -> (Vec<String>, BTreeMap<(ThreadId, Timestamp), Stretch>) {
     let is_hardware: Vec<bool> = trace.lanes.iter().map(|lane| lane.runtime == HARDWARE).collect();
     let counted = |row: &&CounterRow| is_hardware.get(row.lane as usize) == Some(&true);
     let mut names: Vec<String> = Vec::new();
     let mut told: BTreeMap<(ThreadId, Timestamp), Stretch> = BTreeMap::new();
     for row in trace.counters.iter().filter(counted) {
         let stretch = told.entry((row.thread, row.at)).or_default();
-        let name = &trace.told_name(row.name).text;
+        let name = &trace.event_name(row.name).text;
         if name == COUNTED_NS {
             stretch.counted_ns = row.value;
             continue;

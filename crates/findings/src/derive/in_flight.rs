@@ -81,7 +81,7 @@ fn add_messages(trace: &Trace, to: ThreadId, pairs: &mut Messages) {
     };
     let Some(mine) = process(to) else { return };
     let mut near = 0;
-    for (row, slice) in trace.slices.rows(to).zip(trace.slices.of(to)) {
+    for (row, slice) in trace.slices.rows(to).zip(trace.slices.of_thread(to)) {
         let is_network = matches!(trace.wait(slice.wait).reason, WaitReason::Socket | WaitReason::Multiplex);
         if slice.state != ThreadState::Blocked || !is_network {
             continue;

@@ -57,7 +57,7 @@ pub fn derive(trace: &Trace, ledger: &Ledger, roles: &Roles) -> Option<Interpret
     if !is_interpreted.contains(&true) {
         return None;
     }
-    let executable = Executable::of(trace);
+    let executable = Executable::from_mappings(trace);
     let mut is_code: HashMap<(ProcessId, FrameId), bool> = HashMap::new();
     let (mut whole, mut whole_samples) = (0.0, 0);
     let mut sums: BTreeMap<(ProcessId, &str), (Sum, FrameId)> = BTreeMap::new();
@@ -113,7 +113,7 @@ fn leaf_of(trace: &Trace, stack: StackId) -> Option<FrameId> {
 struct Executable(HashMap<ProcessId, Vec<(u64, u64)>>);
 
 impl Executable {
-    fn of(trace: &Trace) -> Executable {
+    fn from_mappings(trace: &Trace) -> Executable {
         let mut of: HashMap<ProcessId, Vec<(u64, u64)>> = HashMap::new();
         for row in &trace.mappings {
             of.entry(row.process).or_default().push((row.start, row.end));

@@ -29,7 +29,7 @@ pub struct Inverted {
 
 /// `charge` has the holders' run-queue waits and the other threads' waits. `None` if their own work is a
 /// considerable share of the running time.
-pub fn of(trace: &Trace, ledger: &Ledger, charge: &Charge) -> Option<Inverted> {
+pub fn derive(trace: &Trace, ledger: &Ledger, charge: &Charge) -> Option<Inverted> {
     let takes_part = |thread: &ThreadId| charge.spans_of(trace, *thread).next().is_some();
     let part: BTreeSet<ThreadId> = trace.target_threads().filter(takes_part).collect();
     let theirs = ledger.threads.iter().filter(|thread| part.contains(&thread.thread));

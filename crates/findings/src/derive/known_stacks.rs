@@ -47,13 +47,13 @@ impl<'a> KnownStacks<'a> {
     }
 
     /// Number of the innermost kind on a process's stack. Another program's function may have the same name.
-    pub fn of(&mut self, stack: StackId, process: ProcessId) -> Option<usize> {
+    pub fn innermost_kind(&mut self, stack: StackId, process: ProcessId) -> Option<usize> {
         let KnownStacks { trace, of_frame, known, .. } = self;
         let kind = (*known
             .entry(stack)
             .or_insert_with(|| trace.stack_frames(stack).find_map(|frame| *of_frame.get(frame.index())?)))?;
-        let is_here =
-            self.kinds[kind].says_whose() || self.roles.runtimes_of(process).contains(&self.rows[kind]);
+        let is_here = self.kinds[kind].has_qualified_names()
+            || self.roles.runtimes_of(process).contains(&self.rows[kind]);
         is_here.then_some(kind)
     }
 }

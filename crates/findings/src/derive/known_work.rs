@@ -32,7 +32,7 @@ pub struct Known {
 
 impl Known {
     /// As a sentence.
-    pub fn said(&self) -> String {
+    pub fn sentence(&self) -> String {
         let (share, error) = (percent(self.share), percent(self.error));
         format!("In {share} ± {error} of the useful work, {}.", self.what)
     }
@@ -50,7 +50,7 @@ pub fn derive(trace: &Trace, ledger: &Ledger, roles: &Roles) -> Option<Known> {
         for sample in samples.iter().filter(|sample| roles.class_of_sample(sample) == Class::Useful) {
             whole += each;
             whole_samples += 1;
-            if let Some(kind) = stacks.of(sample.stack, process) {
+            if let Some(kind) = stacks.innermost_kind(sample.stack, process) {
                 let sum = sums.entry(kind).or_default();
                 *sum = (sum.0 + each, sum.1 + 1);
             }

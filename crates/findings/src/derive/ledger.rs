@@ -94,7 +94,7 @@ pub fn is_nearly_idle(trace: &Trace, ledger: &Ledger) -> bool {
 
 impl Ledger {
     /// Time of one class (ns).
-    pub fn of(&self, class: Class) -> u64 {
+    pub fn class_ns(&self, class: Class) -> u64 {
         self.classes[class as usize]
     }
 
@@ -126,7 +126,7 @@ impl RunQueueSplit {
             self.throttled_ns += length;
             return;
         }
-        let (own, others) = match timelines.of(slice.cpu) {
+        let (own, others) = match timelines.of_cpu(slice.cpu) {
             Some(timeline) => timeline.ran(slice.start, slice.end, &mut cursors[usize::from(slice.cpu.0)]),
             None => (0, 0),
         };
@@ -216,10 +216,10 @@ impl Walk<'_> {
             migrations: 0,
         };
         let mut steals = steals_of(&self.trace.steals, id);
-        let mut wakeups = self.trace.wakeups.of(id);
+        let mut wakeups = self.trace.wakeups.of_thread(id);
         let mut last_cpu = CpuId::NONE;
         let mut first = true;
-        for mut slice in self.trace.slices.of(id) {
+        for mut slice in self.trace.slices.of_thread(id) {
             let slice_start = slice.start;
             slice.start = slice.start.max(thread.start);
             slice.end = slice.end.min(thread.end).max(slice.start);

@@ -51,9 +51,9 @@ fn run_queue_time_is_charged_to_the_thread_on_the_cpu() {
     assert_eq!(ledger.run_queue, split);
     assert_eq!(ledger.total_ns, 200);
     assert_eq!(ledger.classes.iter().sum::<u64>(), 200);
-    assert_eq!(ledger.of(Class::RunQueue), 80);
-    assert_eq!(ledger.of(Class::LockWait), 92);
-    assert_eq!(ledger.of(Class::Useful), 28);
+    assert_eq!(ledger.class_ns(Class::RunQueue), 80);
+    assert_eq!(ledger.class_ns(Class::LockWait), 92);
+    assert_eq!(ledger.class_ns(Class::Useful), 28);
     assert!(!ledger.split_known);
     assert_eq!(ledger.split_error_ns, [28; Class::ON_CPU.len()]);
 }
@@ -71,13 +71,13 @@ fn a_poll_that_its_timer_ended_is_a_sleep() {
     let wakeup = |at, context| Wakeup { at: Timestamp(at), context, ..Wakeup::default() };
     trace.wakeups = Wakeups::freeze(vec![wakeup(10, WakeContext::Timer), wakeup(50, WakeContext::Thread)], 1);
     let ledger = ledger::derive(&trace);
-    assert_eq!((ledger.of(Class::Sleep), ledger.of(Class::WorkWait)), (10, 30));
+    assert_eq!((ledger.class_ns(Class::Sleep), ledger.class_ns(Class::WorkWait)), (10, 30));
     // A runtime that reports no work until then is idle.
     trace.names = vec![TellName { kind: SpanKind::Idle, text: "eio.suspend_domain".into() }];
     trace.lanes = vec![Lane { events: 1, matched: 1, ..Lane::default() }];
     trace.spans = Spans::freeze(vec![SpanRow { end: Timestamp(12), ..SpanRow::default() }]);
     let ledger = ledger::derive(&trace);
-    assert_eq!((ledger.of(Class::Sleep), ledger.of(Class::WorkWait)), (0, 40));
+    assert_eq!((ledger.class_ns(Class::Sleep), ledger.class_ns(Class::WorkWait)), (0, 40));
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn stolen_time_and_samples_split_the_running_time() {
         .collect();
     let ledger = ledger::derive(&trace);
     assert_eq!(
-        (ledger.of(Class::Stolen), ledger.of(Class::Kernel), ledger.of(Class::Useful)),
+        (ledger.class_ns(Class::Stolen), ledger.class_ns(Class::Kernel), ledger.class_ns(Class::Useful)),
         (200, 200, 600)
     );
     assert!(ledger.split_known && (40..120).contains(&ledger.error_ns(Class::Kernel)));
@@ -106,5 +106,5 @@ fn stolen_time_and_samples_split_the_running_time() {
 fn what_slices_leave_open_is_unknown() {
     let trace = trace(vec![row(0, 40, ThreadState::Running, 0, 0)], &[true], 100);
     let ledger = ledger::derive(&trace);
-    assert_eq!((ledger.of(Class::Unknown), ledger.of(Class::Useful)), (40, 60));
+    assert_eq!((ledger.class_ns(Class::Unknown), ledger.class_ns(Class::Useful)), (40, 60));
 }

@@ -73,12 +73,12 @@ impl<'a> LockCalls<'a> {
         let mut known: HashMap<StackId, Option<FrameId>> = HashMap::new();
         let mut place_of =
             |stack| *known.entry(stack).or_insert_with(|| place(trace, (&own, &code), stack).0);
-        for slice in trace.target_threads().flat_map(|thread| trace.slices.of(thread)) {
+        for slice in trace.target_threads().flat_map(|thread| trace.slices.of_thread(thread)) {
             let wait = trace.wait(slice.wait);
             if slice.state != ThreadState::Blocked || wait.syscall != FUTEX {
                 continue;
             }
-            let lock = locks.of(&slice).filter(|_| wait.reason != WaitReason::MmapLock);
+            let lock = locks.of_slice(&slice).filter(|_| wait.reason != WaitReason::MmapLock);
             all.add(lock, 1);
             if let Some(place) = place_of(slice.stack) {
                 places.entry(place).or_default().add(lock, u64::from(slice.stack_every.max(1)));
@@ -134,7 +134,7 @@ fn place(
     let mut reached: Option<Calls> = None;
     for id in trace.stack_frames(stack) {
         let calls = code.get(id.index()).copied().flatten();
-        if let Some(place) = own.of(id).filter(|_| calls.is_none()) {
+        if let Some(place) = own.own_frame(id).filter(|_| calls.is_none()) {
             return (Some(place), reached);
         }
         reached = [reached, calls].into_iter().flatten().min();

@@ -70,7 +70,7 @@ impl LockClasses {
         for (key, (told, ns)) in parts.into_iter().flatten() {
             waits.entry(key).or_insert((told, 0)).1 += ns;
         }
-        told(trace, roles, waits)
+        classify(trace, roles, waits)
     }
 }
 
@@ -80,7 +80,7 @@ fn add_thread(
     places: &mut Places<'_>,
     waits: &mut Waits,
 ) {
-    for slice in trace.slices.of(thread) {
+    for slice in trace.slices.of_thread(thread) {
         if slice.state != ThreadState::Blocked || slice.stack == StackId::NONE {
             continue;
         }
@@ -100,7 +100,7 @@ const LOCK_PACKAGES: [&str; 3] = ["jdk.internal.misc.", "sun.misc.", "java.util.
 /// method if it differs: `java.util.Hashtable (in shop.Orders)`.
 fn class_of(trace: &Trace, places: &mut Places<'_>, stack: StackId) -> Option<String> {
     let class = |frame: FrameId| outer_class(&trace.frames.get(frame.index())?.function);
-    let own = places.of(stack).and_then(class);
+    let own = places.nearest_own(stack).and_then(class);
     let takes_lock = |frame: &Frame| {
         is_method(frame) && !LOCK_PACKAGES.iter().any(|package| frame.function.starts_with(package))
     };
@@ -118,7 +118,7 @@ pub(super) fn outer_class(function: &str) -> Option<&str> {
     class.split('$').next().filter(|outer| !outer.is_empty())
 }
 
-fn told(trace: &Trace, roles: &Roles, waits: Waits) -> LockClasses {
+fn classify(trace: &Trace, roles: &Roles, waits: Waits) -> LockClasses {
     let numbers = numbers(trace, &waits);
     let lock = |wait: WaitId, told: &Told| -> Option<LockClass> {
         let (rule, class) = told.as_ref()?;
@@ -136,7 +136,7 @@ fn told(trace: &Trace, roles: &Roles, waits: Waits) -> LockClasses {
     let of_stack = on_such_words.map(|((wait, stack), (told, _))| (*stack, lock(*wait, told))).collect();
     let of_wait = of_word.into_iter().map(|(wait, locks)| {
         let most = locks.into_iter().max_by_key(|(_, ns)| *ns).map(|(lock, _)| lock);
-        (wait, most.filter(|lock| roles.speaks_for_others(wait) == Some(lock.rule)))
+        (wait, most.filter(|lock| roles.word_rule(wait) == Some(lock.rule)))
     });
     let of_wait = of_wait.collect();
     let name = |((process, rule, class), number): (&(ProcessId, RuleId, &str), &u64)| {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use holdup_events::tables::Slice;
 use holdup_events::{CpuId, ThreadId, Timestamp, Trace};
 
-use super::holders::meanwhile::{self, Activity};
+use super::holders::activity::{self, Activity};
 use super::holders::{HoldKind, Holders, Tenure};
 use super::locks::{LockIndex, LockUse};
 use super::parallel;
@@ -90,7 +90,7 @@ impl LockHolding {
     /// thread of the program during this time.
     pub fn on_the_way(&self, timelines: &Timelines) -> u64 {
         let arrivals = self.stretches.iter().filter(|one| one.holding == Holding::Arrives);
-        arrivals.map(|one| one.contended_ns.min(without_others(timelines, one))).sum()
+        arrivals.map(|one| one.contended_ns.min(without_own_threads_ns(timelines, one))).sum()
     }
 
     /// Holders' time in that syscall while other threads waited (ns, sampled).
@@ -111,9 +111,9 @@ impl LockHolding {
 }
 
 /// Part of the range in which its CPU ran no other thread of the program (ns).
-fn without_others(timelines: &Timelines, one: &Stretch) -> u64 {
+fn without_own_threads_ns(timelines: &Timelines, one: &Stretch) -> u64 {
     let whole = one.to.since(one.from).0;
-    let ran = timelines.of(one.cpu).map_or(0, |timeline| timeline.ran(one.from, one.to, &mut 0).0);
+    let ran = timelines.of_cpu(one.cpu).map_or(0, |timeline| timeline.ran(one.from, one.to, &mut 0).0);
     whole.saturating_sub(ran)
 }
 
@@ -146,7 +146,7 @@ fn derive(
     let waits = waits_of((trace, roles), locks, wanted);
     let calls = KernelSamples::new(trace);
     parallel::map(wanted.len(), |index| {
-        let tenures = holders.tenures.of(wanted[index]);
+        let tenures = holders.tenures.of_lock(wanted[index]);
         let mut walk = Walk {
             trace,
             roles,
@@ -196,7 +196,7 @@ pub fn charge(
         before[behind] - cut
     };
     let inside = |slice: &Slice| until(slice.end) - until(slice.start);
-    let waits = Charge::of(trace, |slice| {
+    let waits = Charge::matching(trace, |slice| {
         locks.waited((trace, roles), slice) == Some(holding.lock)
             && inside(slice) as f64 >= share_min * slice.duration().0.max(1) as f64
     });
@@ -258,7 +258,7 @@ fn waits_of(
     let parts = parallel::map(groups.len(), |group| {
         let mut waits: Vec<Vec<(Timestamp, Timestamp)>> = vec![Vec::new(); wanted.len()];
         let targets = groups[group].clone().map(ThreadId).filter(|id| trace.threads[id.index()].target);
-        for slice in targets.flat_map(|thread| trace.slices.of(thread)) {
+        for slice in targets.flat_map(|thread| trace.slices.of_thread(thread)) {
             let place =
                 locks.waited((trace, roles), &slice).and_then(|lock| wanted.binary_search(&lock).ok());
             if let Some(place) = place {
@@ -317,7 +317,7 @@ impl KernelCursors<'_> {
         let next = self.next.entry(thread).or_default();
         *next += samples[*next..].partition_point(|(at, _)| *at < from);
         while let Some((at, syscall)) = samples.get(*next).filter(|(at, _)| *at < to) {
-            if waiting.anybody(*at) {
+            if waiting.has_waiter(*at) {
                 *sums.entry(*syscall).or_default() += self.samples.period_ns;
             }
             *next += 1;
@@ -344,7 +344,7 @@ impl Waiting {
     }
 
     /// Whether any thread waits at that moment.
-    fn anybody(&self, at: Timestamp) -> bool {
+    fn has_waiter(&self, at: Timestamp) -> bool {
         let begun = self.starts.partition_point(|start| *start <= at);
         begun > self.ends.partition_point(|end| *end <= at)
     }
@@ -378,7 +378,7 @@ struct Walk<'a> {
     locks: &'a LockIndex,
     holders: &'a Holders,
     waiting: Waiting,
-    /// As in [`meanwhile::between_near`].
+    /// As in [`activity::between_near`].
     near: usize,
     sums: LockHolding,
 }
@@ -397,7 +397,7 @@ impl Walk<'_> {
             return;
         };
         let mut arriving = heir == Some(holder);
-        for piece in meanwhile::between_near((self.trace, self.holders), holder, (from, to), &mut self.near) {
+        for piece in activity::between_near((self.trace, self.holders), holder, (from, to), &mut self.near) {
             let (waiting_ns, contended_ns) = self.waiting.advance(piece.to);
             self.sums.waiting_ns += waiting_ns;
             self.sums.contended_ns += contended_ns;

@@ -151,7 +151,7 @@ impl LockIndex {
     }
 
     /// The lock that a blocked slice waits for, by its word, or by its stack where that is needed.
-    pub fn of(&self, slice: &Slice) -> Option<u32> {
+    pub fn of_slice(&self, slice: &Slice) -> Option<u32> {
         let by_stack = self.of_stack.get(&slice.stack).copied();
         by_stack.unwrap_or_else(|| self.of_word(slice.wait))
     }
@@ -164,7 +164,7 @@ impl LockIndex {
     /// The lock that a thread waits for in a blocked slice. `None` if the wait on the lock's word has another
     /// purpose. Threads of some runtimes sleep on one word of their own for all waits.
     pub fn waited(&self, (trace, roles): (&Trace, &Roles), slice: &Slice) -> Option<u32> {
-        let lock = self.of(slice).filter(|_| slice.state == ThreadState::Blocked)?;
+        let lock = self.of_slice(slice).filter(|_| slice.state == ThreadState::Blocked)?;
         is_waited(trace, roles, slice).then_some(lock)
     }
 }
@@ -503,7 +503,7 @@ fn add_thread(
     places: &mut Places,
 ) {
     let mut near = 0;
-    for slice in trace.slices.of(thread) {
+    for slice in trace.slices.of_thread(thread) {
         let Some(lock) = index.waited((trace, roles), &slice) else { continue };
         let length = slice.duration().0;
         let sums = sums.entry(lock).or_default();
@@ -516,7 +516,7 @@ fn add_thread(
         if let Some(releaser) = releaser(trace, (&slice, &mut near), index.locks[lock as usize].1) {
             *sums.releasers.entry(releaser).or_default() += 1;
         }
-        if let Some(frame) = places.of(slice.stack) {
+        if let Some(frame) = places.nearest_own(slice.stack) {
             *sums.waiting_at.entry(frame).or_default() += length * u64::from(slice.stack_every.max(1));
         }
     }

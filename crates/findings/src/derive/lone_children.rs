@@ -85,7 +85,7 @@ fn job(parent: ProcessId, lives: &[(ProcessId, Span)]) -> Option<Job> {
         job.most = job.most.max(there.len() as u64);
         since = at;
     }
-    let step = |(child, spans)| Step { child, alone: Cover::of(spans), ..Step::default() };
+    let step = |(child, spans)| Step { child, alone: Cover::from_spans(spans), ..Step::default() };
     job.steps = alone.into_iter().map(step).collect();
     (job.most > 1).then_some(job)
 }
@@ -125,7 +125,7 @@ struct Active {
 fn active(trace: &Trace, thread: ThreadId, alone: &[&Cover]) -> Vec<Active> {
     let mut found: Vec<Active> =
         (0..alone.len()).map(|step| Active { step, thread, active_ns: 0, ran_ns: 0 }).collect();
-    for slice in trace.slices.of(thread) {
+    for slice in trace.slices.of_thread(thread) {
         let ran = slice.state == ThreadState::Running;
         if !ran && slice.state != ThreadState::Runnable {
             continue;

@@ -149,7 +149,7 @@ pub fn derive(trace: &Trace, cpus: &[CpuUse]) -> Nodes {
 
 fn ran(trace: &Trace, thread: ThreadId) -> Ran {
     let (host, mut ran, mut last) = (&trace.manifest.host, Ran::default(), CpuId::NONE);
-    for slice in trace.slices.of(thread) {
+    for slice in trace.slices.of_thread(thread) {
         if slice.state != ThreadState::Running || slice.cpu == CpuId::NONE {
             continue;
         }

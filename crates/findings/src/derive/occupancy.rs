@@ -10,12 +10,12 @@ use std::collections::BTreeMap;
 use holdup_events::tables::SampleRow;
 use holdup_events::{Duration, StackId, ThreadId, Timestamp, Trace};
 
-use super::bottle::{self, Bottle};
+use super::free_capacity::{self, Room};
 use super::locks::LockIndex;
 use super::parallelism::Parallelism;
 use super::roles::Roles;
-use super::room::{self, Room};
 use super::sweep::{Change, Doing, Sweep, Visitor};
+use super::thread_shares::{self, Bottle};
 use super::timelines::Timelines;
 
 /// The facts.
@@ -136,9 +136,10 @@ pub fn derive(trace: &Trace, timelines: &Timelines, roles: &Roles) -> (Occupancy
     let locks = LockIndex::new(trace, roles);
     let sweep = Sweep::new(trace, &locks, roles, timelines);
     let step = Duration(trace.wall().0.div_ceil(STEPS).max(1));
-    let windows = sweep.walk(|from| (Window::new(trace, sweep.cpus, step, from), bottle::Window::new(from)));
+    let windows =
+        sweep.walk(|from| (Window::new(trace, sweep.cpus, step, from), thread_shares::Window::new(from)));
     let mut sums = Window::new(trace, sweep.cpus, step, trace.start());
-    let bottles = bottle::of_windows(windows.into_iter().map(|(window, of_bottles)| {
+    let bottles = thread_shares::of_windows(windows.into_iter().map(|(window, of_bottles)| {
         sums.merge(window);
         of_bottles
     }));
@@ -434,7 +435,7 @@ impl Visitor for Window<'_> {
         self.room.add(
             start,
             end,
-            room::Doing {
+            free_capacity::Doing {
                 runs: self.runs,
                 wanting: self.runs + self.queues + self.throttled,
                 idle: self.cpus.saturating_sub(self.runs + self.foreign),

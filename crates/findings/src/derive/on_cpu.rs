@@ -36,7 +36,7 @@ impl SampleClasses {
     }
 
     /// Class of the time that a sample represents.
-    pub fn of(&self, sample: &SampleRow) -> Class {
+    pub fn class_of(&self, sample: &SampleRow) -> Class {
         match self.spin(sample) {
             FrameSpin::No if sample.in_kernel => Class::Kernel,
             FrameSpin::No => Class::Useful,

@@ -42,22 +42,23 @@ impl OwnFrames {
     /// The same as [`OwnFrames::nearest`], but a package's function only if there is no other.
     fn nearest_asked<Ids: Iterator<Item = FrameId>>(&self, stack: impl Fn() -> Ids) -> Option<FrameId> {
         let is_package = |id: &FrameId| self.packages.get(id.index()).copied().unwrap_or(false);
-        let own =
-            stack().filter(|id| !self.is_of_a_machine(*id) && !is_package(id)).find_map(|id| self.of(id));
+        let own = stack()
+            .filter(|id| !self.is_of_a_machine(*id) && !is_package(id))
+            .find_map(|id| self.own_frame(id));
         own.or_else(|| self.nearest(stack))
     }
 
     /// The program's function nearest to the leaf, as the frame that represents it.
     fn nearest<Ids: Iterator<Item = FrameId>>(&self, stack: impl Fn() -> Ids) -> Option<FrameId> {
-        let own = stack().filter(|id| !self.is_of_a_machine(*id)).find_map(|id| self.of(id));
-        own.or_else(|| stack().find_map(|id| self.of(id)))
+        let own = stack().filter(|id| !self.is_of_a_machine(*id)).find_map(|id| self.own_frame(id));
+        own.or_else(|| stack().find_map(|id| self.own_frame(id)))
     }
 
     /// The library function through which the program's own function waits or works on this stack. `None` if
     /// it does so itself.
     pub fn asked_through(&self, trace: &Trace, stack: StackId) -> Option<FrameId> {
         let own = self.nearest_asked(|| trace.stack_frames(stack))?;
-        let of_library = trace.stack_frames(stack).take_while(|id| self.of(*id) != Some(own));
+        let of_library = trace.stack_frames(stack).take_while(|id| self.own_frame(*id) != Some(own));
         of_library.last()
     }
 
@@ -68,7 +69,7 @@ impl OwnFrames {
     }
 
     /// Frame that represents the function of `frame`. `None` if the function is not part of the program.
-    pub fn of(&self, frame: FrameId) -> Option<FrameId> {
+    pub fn own_frame(&self, frame: FrameId) -> Option<FrameId> {
         self.stands_for.get(frame.index()).copied().flatten()
     }
 }
@@ -87,7 +88,7 @@ impl<'a> Places<'a> {
     }
 
     /// The program's function nearest to the leaf, as the frame that represents it.
-    pub fn of(&mut self, stack: StackId) -> Option<FrameId> {
+    pub fn nearest_own(&mut self, stack: StackId) -> Option<FrameId> {
         if stack == StackId::NONE {
             return None;
         }
@@ -118,7 +119,7 @@ pub fn waits(trace: &Trace, matches: impl Fn(&Slice) -> bool + Sync) -> Vec<(Str
         };
         let mut sums: BTreeMap<FrameId, u64> = BTreeMap::new();
         let targets = groups[group].clone().map(ThreadId).filter(|id| trace.threads[id.index()].target);
-        for slice in targets.flat_map(|thread| trace.slices.of(thread)).filter(&matches) {
+        for slice in targets.flat_map(|thread| trace.slices.of_thread(thread)).filter(&matches) {
             if let Some(frame) = place(slice.stack) {
                 *sums.entry(frame).or_default() += slice.duration().0 * u64::from(slice.stack_every.max(1));
             }
@@ -141,7 +142,7 @@ pub fn functions(trace: &Trace, own: &OwnFrames, stacks: &[(ThreadId, StackId, u
     let mut places = Places::new(trace, own);
     let mut sums: BTreeMap<String, u64> = BTreeMap::new();
     for (_, stack, ns) in stacks {
-        let frame = places.of(*stack).or_else(|| trace.stack_frames(*stack).next());
+        let frame = places.nearest_own(*stack).or_else(|| trace.stack_frames(*stack).next());
         if let Some(frame) = frame {
             *sums.entry(trace.frame_name(frame)).or_default() += ns;
         }
@@ -338,7 +339,7 @@ mod tests {
             frame("park", "/app/runtime/park.c"),
         ];
         let own = OwnFrames::new(&Trace { frames, ..Trace::default() });
-        let is_own: Vec<bool> = (0..5).map(|row| own.of(FrameId(row)).is_some()).collect();
+        let is_own: Vec<bool> = (0..5).map(|row| own.own_frame(FrameId(row)).is_some()).collect();
         assert_eq!(is_own, [false, false, false, true, true]);
     }
 
@@ -354,7 +355,7 @@ mod tests {
         };
         let frames = vec![at(10, 2, "f"), at(14, 6, "f"), at(30, 3, ""), at(33, 6, ""), at(40, 0, "")];
         let own = OwnFrames::new(&Trace { frames, ..Trace::default() });
-        let stands_for: Vec<_> = (0..5).map(|row| own.of(FrameId(row)).unwrap().0).collect();
+        let stands_for: Vec<_> = (0..5).map(|row| own.own_frame(FrameId(row)).unwrap().0).collect();
         assert_eq!(stands_for, [0, 0, 2, 2, 4]);
     }
 }

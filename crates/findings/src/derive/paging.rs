@@ -210,7 +210,8 @@ fn most_first(by_call: BTreeMap<i32, u64>) -> Vec<(i32, u64)> {
 
 fn add_lock_waits(trace: &Trace, by_thread: &mut BTreeMap<ThreadId, Counts>) {
     for id in trace.target_threads() {
-        let waits = trace.slices.of(id).filter(|slice| trace.wait(slice.wait).reason == WaitReason::MmapLock);
+        let waits =
+            trace.slices.of_thread(id).filter(|slice| trace.wait(slice.wait).reason == WaitReason::MmapLock);
         let (count, ns) = waits.fold((0, 0), |(count, ns), slice| (count + 1, ns + slice.duration().0));
         if count > 0 {
             let counts = by_thread.entry(id).or_default();
@@ -244,7 +245,7 @@ fn sites(trace: &Trace, (all, by_thread): (&Counts, &[(ThreadId, Counts)])) -> V
     let (mut weight, mut squares, mut major) = (0.0, 0.0, 0.0);
     for row in trace.faults.iter().filter(|row| trace.threads[row.thread.index()].target) {
         let stands_for = row.stands_for.max(1) as f64 * scales.get(&row.thread).copied().unwrap_or(1.0);
-        let place = places.of(row.stack).or_else(|| trace.stack_frames(row.stack).next());
+        let place = places.nearest_own(row.stack).or_else(|| trace.stack_frames(row.stack).next());
         let sum = sums.entry(place).or_default();
         sum[usize::from(row.major)] += stands_for;
         weight += stands_for;

@@ -11,8 +11,8 @@ use holdup_events::socket_name::{Side, SocketName};
 use holdup_events::tables::ThreadState;
 use holdup_events::{ObjectKind, ThreadId, Trace, Wait, WaitReason};
 
+use super::client_server::Spoken;
 use super::parallel;
-use super::sides::Spoken;
 use super::socket_sides::SocketSides;
 
 /// Waits at sockets.
@@ -121,7 +121,7 @@ pub fn derive(trace: &Trace, spoken: &Spoken) -> Peers {
 }
 
 fn add<'a>((trace, sides): (&'a Trace, &SocketSides), thread: ThreadId, part: &mut Part<'a>) {
-    for slice in trace.slices.of(thread).filter(|slice| slice.state == ThreadState::Blocked) {
+    for slice in trace.slices.of_thread(thread).filter(|slice| slice.state == ThreadState::Blocked) {
         let (wait, ns) = (trace.wait(slice.wait), slice.duration().0);
         if wait.object_kind != ObjectKind::Socket {
             // A poll for a single pipe is not a wait for any event.
@@ -130,7 +130,7 @@ fn add<'a>((trace, sides): (&'a Trace, &SocketSides), thread: ThreadId, part: &m
             part.unnamed_ns += if wait.reason == WaitReason::Socket { ns } else { 0 };
             continue;
         }
-        let Some((kind, address)) = whom(trace, sides, wait) else {
+        let Some((kind, address)) = peer_of(trace, sides, wait) else {
             part.unnamed_ns += ns;
             continue;
         };
@@ -144,13 +144,13 @@ fn add<'a>((trace, sides): (&'a Trace, &SocketSides), thread: ThreadId, part: &m
 }
 
 /// Role and address of a socket's other end.
-fn whom<'a>(trace: &'a Trace, sides: &SocketSides, wait: &Wait) -> Option<(PeerKind, &'a str)> {
+fn peer_of<'a>(trace: &'a Trace, sides: &SocketSides, wait: &Wait) -> Option<(PeerKind, &'a str)> {
     let name = SocketName::parse(trace.calls.name_of(ObjectKind::Socket, wait.object))?;
     let (own, is_open) = match name {
         SocketName::Internet { local, peer } => (local, !peer.ends_with(":0")),
         SocketName::Unix { side, address, other_end } => (address, side.is_some() || other_end != 0),
     };
-    Some(match sides.of(wait) {
+    Some(match sides.side_of(wait) {
         _ if !is_open => (PeerKind::Listens, own),
         Some(Side::Connected) => (PeerKind::Asked, name.other()),
         Some(Side::Accepted) => (PeerKind::Client, own),

@@ -36,8 +36,8 @@ pub fn is_matched(trace: &Trace, lane: u32) -> bool {
 
 /// The collector's spans of a thread, outer ones first.
 pub fn collectors(trace: &Trace, thread: ThreadId) -> Vec<SpanRow> {
-    let spans = trace.spans.of(thread).iter();
-    spans.filter(|span| is_collectors(trace.told_name(span.name).kind)).copied().collect()
+    let spans = trace.spans.of_thread(thread).iter();
+    spans.filter(|span| is_collectors(trace.event_name(span.name).kind)).copied().collect()
 }
 
 /// Phases of spans that are sorted by start, outer spans first. There are no phases between spans.
@@ -47,7 +47,7 @@ pub fn flat(trace: &Trace, spans: &[SpanRow]) -> Vec<Phase> {
     let mut at = Timestamp(0);
     let mut put = |span: &SpanRow, start: Timestamp, end: Timestamp| {
         if end > start {
-            let kind = trace.told_name(span.name).kind;
+            let kind = trace.event_name(span.name).kind;
             phases.push(Phase { start, end, kind, name: span.name, lane: span.lane });
         }
     };

@@ -74,7 +74,7 @@ fn joins(trace: &Trace, roles: &Roles, thread: ThreadId) -> u64 {
         slice.state == ThreadState::Blocked && roles.class_of_wait(trace, slice) == Class::JoinWait
     };
     let mut near = 0;
-    let ended = trace.slices.of(thread).filter(is_join).filter(|slice| {
+    let ended = trace.slices.of_thread(thread).filter(is_join).filter(|slice| {
         let by =
             trace.ended_by_near(slice, &mut near).and_then(|wakeup| trace.threads.get(wakeup.waker.index()));
         by.is_some_and(|by| by.process == process)

@@ -49,13 +49,13 @@ pub fn derive(trace: &Trace, roles: &Roles, counts: impl Fn(ThreadId) -> bool) -
     for thread in trace.target_threads().filter(|thread| counts(*thread)) {
         for (span, stack) in collecting(trace, roles, thread) {
             all.push(span);
-            if let Some(one) = asking.of(stack) {
+            if let Some(one) = asking.request_on(stack) {
                 asked.push(span);
                 *places.entry(one).or_default() += span.1.since(span.0).0;
             }
         }
     }
-    let ns = |spans: Vec<Span>| -> u64 { Cover::of(spans).length_ns() };
+    let ns = |spans: Vec<Span>| -> u64 { Cover::from_spans(spans).length_ns() };
     let (most, _) = places.into_iter().max_by_key(|(key, ns)| (*ns, std::cmp::Reverse(*key)))?;
     Some(Requested {
         share: ns(asked) as f64 / ns(all).max(1) as f64,
@@ -74,7 +74,8 @@ fn collecting(trace: &Trace, roles: &Roles, thread: ThreadId) -> Vec<(Span, Stac
             && slice.stack != StackId::NONE
             && roles.rule_of_wait(slice).is_some_and(|(_, rule)| rule.role == Role::GcWait)
     };
-    let waited = trace.slices.of(thread).filter(waits).map(|slice| ((slice.start, slice.end), slice.stack));
+    let waited =
+        trace.slices.of_thread(thread).filter(waits).map(|slice| ((slice.start, slice.end), slice.stack));
     let mut all: Vec<(Span, StackId)> = waited.collect();
     let samples = super::samples_of(trace, thread);
     for pair in samples.windows(2).filter(|pair| roles.class_of_sample(&pair[0]) == Class::GcWork) {
@@ -118,7 +119,7 @@ impl<'a> Asking<'a> {
 
     /// The first request in list order that is on the stack. If it has several frames, the one farthest from
     /// the leaf.
-    fn of(&mut self, stack: StackId) -> Option<Asked> {
+    fn request_on(&mut self, stack: StackId) -> Option<Asked> {
         let Asking { trace, own, of_frame, known, .. } = self;
         *known.entry(stack).or_insert_with(|| {
             let frames = || trace.stack_frames(stack).enumerate();
@@ -126,7 +127,7 @@ impl<'a> Asking<'a> {
             let (request, depth, frame) =
                 asks.min_by_key(|(request, depth, _)| (*request, std::cmp::Reverse(*depth)))?;
             let mut callers = frames().filter(|(of, frame)| *of > depth && !of_frame.contains_key(frame));
-            let place = callers.find_map(|(_, frame)| own.of(frame));
+            let place = callers.find_map(|(_, frame)| own.own_frame(frame));
             Some(Asked { request, frame, place })
         })
     }

@@ -40,7 +40,7 @@ pub struct RoundTrips {
 impl RoundTrips {
     /// For threads that wait for each other in the charged slices. `None` if no single process serves several
     /// others.
-    pub fn of(trace: &Trace, charge: &Charge) -> Option<RoundTrips> {
+    pub fn derive(trace: &Trace, charge: &Charge) -> Option<RoundTrips> {
         let asked = asked_by_many(trace, charge)?;
         let own = OwnFrames::new(trace);
         let name = |id: FrameId| {

@@ -78,7 +78,7 @@ pub struct Telling {
 }
 
 /// Events of each runtime, by name. Programs that define their own spans have an empty runtime name.
-pub fn told(trace: &Trace) -> Vec<Telling> {
+pub fn event_counts(trace: &Trace) -> Vec<Telling> {
     let mut all: BTreeMap<&str, Telling> = BTreeMap::new();
     for lane in trace.lanes.iter().filter(|lane| lane.runtime != HARDWARE) {
         let telling = all.entry(&lane.runtime).or_default();
@@ -90,7 +90,7 @@ pub fn told(trace: &Trace) -> Vec<Telling> {
         let Some(lane) = trace.lanes.get(span.lane as usize) else { continue };
         let telling = all.entry(&lane.runtime).or_default();
         telling.spans += 1;
-        telling.own_spans += u64::from(trace.told_name(span.name).kind == SpanKind::User);
+        telling.own_spans += u64::from(trace.event_name(span.name).kind == SpanKind::User);
     }
     all.into_iter().map(|(runtime, telling)| Telling { runtime: runtime.to_owned(), ..telling }).collect()
 }
@@ -216,7 +216,7 @@ fn waits(trace: &Trace, roles: &Roles) -> BTreeMap<ThreadId, ByRule> {
         let targets = groups[group].clone().map(ThreadId).filter(|id| trace.threads[id.index()].target);
         let of_thread = |thread: ThreadId| {
             let mut by_rule = ByRule::new();
-            for slice in trace.slices.of(thread).filter(|slice| slice.state == ThreadState::Blocked) {
+            for slice in trace.slices.of_thread(thread).filter(|slice| slice.state == ThreadState::Blocked) {
                 let Some((rule, basis)) = roles.of_wait(&slice) else { continue };
                 let sums = by_rule.entry(rule).or_default();
                 sums.waits += 1;

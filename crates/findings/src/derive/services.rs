@@ -111,7 +111,7 @@ pub fn derive(
             };
             let also = allocating.map(|rule| (Service::AllocateByKernel, Some(rule)));
             for (service, rule) in done.into_iter().chain(also) {
-                let caller = callers.of(sample.stack, rule);
+                let caller = callers.callers_of(sample.stack, rule);
                 sums.entry(service).or_default().add(trace, sample, (each, caller), timelines);
             }
         }
@@ -135,7 +135,7 @@ fn around(
         let samples = super::samples_of(trace, thread.thread);
         let each = thread.running_ns() as f64 / samples.len().max(1) as f64;
         for sample in samples.iter().filter(|sample| !sample.in_kernel) {
-            let leaf = trace.stack_frames(sample.stack).next().and_then(|leaf| own.of(leaf));
+            let leaf = trace.stack_frames(sample.stack).next().and_then(|leaf| own.own_frame(leaf));
             let caller = leaf.filter(|leaf| allocating.callers.contains_key(leaf));
             if let Some(caller) = caller.filter(|_| is_in_no_service(roles, sample)) {
                 itself.entry(caller).or_default().push((sample, each));
@@ -244,7 +244,7 @@ impl<'a> Callers<'a> {
         Callers { trace, roles, own: OwnFrames::new(trace), known: HashMap::new() }
     }
 
-    fn of(&mut self, stack: StackId, rule: Option<RuleId>) -> Called {
+    fn callers_of(&mut self, stack: StackId, rule: Option<RuleId>) -> Called {
         let Callers { trace, roles, own, known } = self;
         let (trace, roles) = (*trace, *roles);
         *known.entry((stack, rule)).or_insert_with(|| {
@@ -263,11 +263,11 @@ impl<'a> Callers<'a> {
             // If a thread or task only runs the service, its root function is not helpful. Its start function
             // is used instead.
             let from = if outside + 1 < frames.len() { outside } else { outside.saturating_sub(1) };
-            let any = frames[from..].iter().filter_map(|id| own.of(*id));
+            let any = frames[from..].iter().filter_map(|id| own.own_frame(*id));
             // What a service calls itself may be linked into the program, too.
             let inside = frames.iter().position(|id| serves(*id)).map_or(0, |row| row + 1);
             let around = frames[inside..].iter().copied().filter(is_own);
-            match first_two(around.filter_map(|id| own.of(id))) {
+            match first_two(around.filter_map(|id| own.own_frame(id))) {
                 (None, _) => first_two(any),
                 found => found,
             }

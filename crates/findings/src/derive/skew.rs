@@ -12,10 +12,10 @@ use holdup_events::tables::ThreadState;
 use holdup_events::{ProcessId, Timestamp, Trace};
 
 use super::asking::{self, Heard};
+use super::client_server::Spoken;
 use super::cover::{Cover, Span};
 use super::holders::Holders;
 use super::in_flight::{self, Message};
-use super::sides::Spoken;
 use crate::charge::Charge;
 
 /// Processes that are alike.
@@ -207,7 +207,7 @@ fn skew(
     let rows: BTreeSet<usize> = answers().map(|message| message.row as usize).collect();
     let threads: BTreeSet<_> = answers().map(|message| message.to).collect();
     let peers: BTreeSet<_> = answers().map(|message| message.from).collect();
-    let meanwhile = Cover::of(answers().map(|message| waited(trace, message)).collect());
+    let meanwhile = Cover::from_spans(answers().map(|message| waited(trace, message)).collect());
     Skew {
         workers,
         peers: asks.peers.clone(),
@@ -241,10 +241,10 @@ fn worker((trace, spoken): (&Trace, &Spoken), (process, span): (ProcessId, Span)
     let number = answers.len() as u64;
     let at_once = at_once((trace, spoken), process, asks, &spans);
     for thread in trace.target_threads().filter(|thread| trace.threads[thread.index()].process == process) {
-        let running = trace.slices.of(thread).filter(|slice| slice.state == ThreadState::Running);
+        let running = trace.slices.of_thread(thread).filter(|slice| slice.state == ThreadState::Running);
         spans.extend(running.map(|slice| -> (Timestamp, Timestamp) { (slice.start, slice.end) }));
     }
-    let at_work = Cover::of(spans);
+    let at_work = Cover::from_spans(spans);
     let at_work_ns = at_work.within(span).map(|(from, to)| to.since(from).0).sum();
     Worker { process, answers: number, at_work_ns, at_once }
 }
@@ -259,7 +259,7 @@ fn at_once((trace, spoken): (&Trace, &Spoken), process: ProcessId, asks: &Askers
     }
     let spans = if under_way.is_empty() { waits.to_vec() } else { under_way };
     let ns: u64 = spans.iter().map(|(from, to)| to.since(*from).0).sum();
-    ns as f64 / Cover::of(spans).length_ns().max(1) as f64
+    ns as f64 / Cover::from_spans(spans).length_ns().max(1) as f64
 }
 
 #[cfg(test)]

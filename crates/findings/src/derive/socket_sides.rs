@@ -51,7 +51,7 @@ impl SocketSides {
     }
 
     /// Which end it is that is waited for.
-    pub(super) fn of(&self, wait: &Wait) -> Option<Side> {
+    pub(super) fn side_of(&self, wait: &Wait) -> Option<Side> {
         (wait.object_kind == ObjectKind::Socket).then(|| self.0.get(&wait.object).copied())?
     }
 
@@ -67,7 +67,7 @@ impl SocketSides {
             let who = between.iter().filter_map(|message| {
                 let process = |thread: ThreadId| trace.threads[thread.index()].process;
                 let wait = trace.wait(trace.slices.at(message.to, message.row as usize).wait);
-                Some(match self.of(wait)? {
+                Some(match self.side_of(wait)? {
                     Side::Connected => process(message.to),
                     Side::Accepted => process(message.from),
                 })
@@ -111,7 +111,7 @@ mod tests {
             object: object as u64,
             ..Wait::default()
         };
-        (1..=names.len()).map(|object| sides.of(&wait(object))).collect()
+        (1..=names.len()).map(|object| sides.side_of(&wait(object))).collect()
     }
 
     #[test]

@@ -117,7 +117,7 @@ pub struct Facts<'a> {
 /// Derives every loop, the costliest first.
 pub fn derive(trace: &Trace, ledger: &Ledger, facts: &Facts) -> Vec<SpinUse> {
     let Facts { roles, timelines, rendezvous } = *facts;
-    let met = Met::of(rendezvous);
+    let met = Met::from_rendezvous(rendezvous);
     let found = Spins::collect(trace, ledger, roles);
     let moments: usize = found.loops.values().map(|one| one.samples.len()).sum();
     let every = moments.div_ceil(MOMENTS_MAX).max(1);
@@ -126,7 +126,7 @@ pub fn derive(trace: &Trace, ledger: &Ledger, facts: &Facts) -> Vec<SpinUse> {
     for (key, one) in found.loops {
         let mut spin = one.finish(trace, key, ledger);
         spin.purpose = purpose(roles, key.1);
-        spin.meanwhile = around.meanwhile(one.samples.iter().step_by(every).map(|(sample, _)| sample));
+        spin.meanwhile = around.activity_during(one.samples.iter().step_by(every).map(|(sample, _)| sample));
         spin.met = met.sums(&one.samples);
         for (sample, ns) in &one.samples {
             spin.stall.add_sample(sample, *ns, timelines);
@@ -153,7 +153,7 @@ struct Met {
 }
 
 impl Met {
-    fn of(rendezvous: &Rendezvous) -> Met {
+    fn from_rendezvous(rendezvous: &Rendezvous) -> Met {
         let mut spans: BTreeMap<ThreadId, Vec<(Timestamp, Timestamp, u32)>> = BTreeMap::new();
         for meeting in &rendezvous.meetings {
             for arrival in rendezvous.members(meeting).iter().filter(|arrival| arrival.spun) {
@@ -192,7 +192,7 @@ impl Spins {
         let mut alike: HashMap<&str, ProcessId> = HashMap::new();
         for thread in &ledger.threads {
             let samples = super::samples_of(trace, thread.thread);
-            let spinning = samples.iter().filter(|sample| classes.of(sample) == Class::Spin);
+            let spinning = samples.iter().filter(|sample| classes.class_of(sample) == Class::Spin);
             let count = spinning.clone().count();
             if count == 0 {
                 continue;
@@ -202,9 +202,10 @@ impl Spins {
             let first = *alike.entry(trace.process_name(process)).or_insert(process);
             for sample in spinning {
                 let Some(frame) = user_leaf(trace, sample) else { continue };
-                let place = (functions.of(trace, frame), places.of(sample.stack));
+                let place = (functions.first_frame(trace, frame), places.nearest_own(sample.stack));
                 let loop_code = loop_code.get_or_insert_with(|| roles.loop_code(trace));
-                let known = roles.of_loop(trace, loop_code, sample).filter(|rule| says_what(roles, *rule));
+                let known =
+                    roles.of_loop(trace, loop_code, sample).filter(|rule| has_description(roles, *rule));
                 // What a runtime waits for, it waits for in each of a pool's processes.
                 let key = match known {
                     Some(rule) => (first, Place::Runtimes(rule)),
@@ -221,7 +222,7 @@ impl Spins {
     }
 }
 
-fn says_what(roles: &Roles, rule: RuleId) -> bool {
+fn has_description(roles: &Roles, rule: RuleId) -> bool {
     roles.descriptors.rule(rule).is_some_and(|(_, rule)| !rule.what.is_empty())
 }
 
@@ -238,7 +239,7 @@ pub(super) struct Functions<'a> {
 }
 
 impl<'a> Functions<'a> {
-    pub(super) fn of(&mut self, trace: &'a Trace, id: FrameId) -> FrameId {
+    pub(super) fn first_frame(&mut self, trace: &'a Trace, id: FrameId) -> FrameId {
         let Some(frame) = trace.frames.get(id.index()) else { return id };
         // Without a name, the start address identifies the function.
         let start = frame.offset.wrapping_sub(frame.function_offset);
@@ -334,7 +335,7 @@ impl<'a> Around<'a> {
         Around { trace, classes, threads }
     }
 
-    fn meanwhile<'s>(&mut self, samples: impl Iterator<Item = &'s SampleRow>) -> Meanwhile {
+    fn activity_during<'s>(&mut self, samples: impl Iterator<Item = &'s SampleRow>) -> Meanwhile {
         let mut sums = Meanwhile::default();
         let (mut worked, mut wanted) = (BTreeMap::new(), BTreeMap::new());
         for sample in samples {
@@ -372,7 +373,7 @@ impl<'a> Around<'a> {
         let near = near.filter_map(|row| samples.get(row));
         let inside = near.filter(|sample| slice.start <= sample.at && sample.at <= slice.end);
         let nearest = inside.min_by_key(|sample| sample.at.0.abs_diff(at.0));
-        nearest.is_some_and(|sample| self.classes.of(sample) == Class::Spin)
+        nearest.is_some_and(|sample| self.classes.class_of(sample) == Class::Spin)
     }
 }
 

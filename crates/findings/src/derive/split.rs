@@ -6,7 +6,7 @@ use holdup_events::{ThreadId, Timestamp, Trace};
 
 use super::class::Class;
 use super::roles::Roles;
-use super::told::RAN;
+use super::runtime_phases::RAN;
 
 /// A thread or process with fewer samples than this borrows from a larger group. With 30 samples, the error
 /// of a share is at most 17 percentage points (95 %).

@@ -203,7 +203,9 @@ impl<'a> Sweep<'a> {
     fn blocked(&self, slice: &Slice) -> Doing {
         match self.roles.class_of_wait(self.trace, slice) {
             // A fault's class holds waits for an address space's lock, too.
-            Class::LockWait | Class::FaultWait => self.locks.of(slice).map_or(Doing::Elsewhere, Doing::Lock),
+            Class::LockWait | Class::FaultWait => {
+                self.locks.of_slice(slice).map_or(Doing::Elsewhere, Doing::Lock)
+            }
             Class::JoinWait | Class::GcWait => Doing::Join,
             Class::WorkWait => Doing::Work,
             Class::IoWait => Doing::Io,

@@ -46,7 +46,7 @@ pub struct CallTime {
 
 impl CallTime {
     /// CPU time (sampled) over calls (counted in windows), of a recording of `wall_ns`.
-    fn of(syscall: &SyscallUse, wall_ns: u64) -> Option<CallTime> {
+    fn estimate(syscall: &SyscallUse, wall_ns: u64) -> Option<CallTime> {
         let (calls, error) = syscall.rate?.calls_in(wall_ns);
         if calls <= 0.0 || syscall.samples == 0 {
             return None;
@@ -88,7 +88,7 @@ pub fn derive_with(trace: &Trace, ledger: &Ledger, rates: &SyscallRates) -> Vec<
             syscall.cpu_ns = (running * syscall.samples as f64 / ledger.samples as f64).round() as u64;
             syscall.cpu_error_ns = (running * share_error(syscall.samples, ledger.samples)).round() as u64;
         }
-        syscall.call = CallTime::of(&syscall, trace.wall().0);
+        syscall.call = CallTime::estimate(&syscall, trace.wall().0);
         all.push(syscall);
     }
     all.sort_by_key(|syscall| (Reverse(syscall.cpu_ns + syscall.blocked_ns), syscall.number));
@@ -101,7 +101,7 @@ fn blocked(trace: &Trace) -> Vec<(i32, u64, u64)> {
     let parts = parallel::map(groups.len(), |group| {
         let mut by_wait = vec![(0u64, 0u64); trace.waits.len()];
         for thread in groups[group].clone().map(ThreadId).filter(|id| trace.threads[id.index()].target) {
-            for slice in trace.slices.of(thread).filter(|slice| slice.state == ThreadState::Blocked) {
+            for slice in trace.slices.of_thread(thread).filter(|slice| slice.state == ThreadState::Blocked) {
                 if let Some((times, time)) = by_wait.get_mut(slice.wait.index()) {
                     *times += 1;
                     *time += slice.duration().0;

@@ -102,20 +102,20 @@ impl Stretches {
 
 impl TaskLocks {
     /// Share of a process's life in which its tasks' waits were recorded (0 to 1).
-    pub fn told_part(&self, trace: &Trace, process: ProcessId) -> f64 {
-        let (told_ns, life_ns) = self.told_ns(trace, process);
+    pub fn recorded_share(&self, trace: &Trace, process: ProcessId) -> f64 {
+        let (told_ns, life_ns) = self.recorded_ns(trace, process);
         (told_ns as f64 / life_ns.max(1) as f64).min(1.0)
     }
 
     /// Mean number of tasks that waited for a lock while waits were recorded. Tasks that waited throughout a
     /// window are not included.
     pub fn waiting(&self, trace: &Trace, lock: &TaskLock) -> f64 {
-        let (told_ns, _) = self.told_ns(trace, lock.process);
+        let (told_ns, _) = self.recorded_ns(trace, lock.process);
         lock.wait_ns as f64 / told_ns.max(1) as f64
     }
 
     /// Time in which waits of a process's tasks were recorded, and the length of its life (ns).
-    fn told_ns(&self, trace: &Trace, process: ProcessId) -> (u64, u64) {
+    fn recorded_ns(&self, trace: &Trace, process: ProcessId) -> (u64, u64) {
         let threads = || trace.threads.iter().filter(|thread| thread.process == process);
         let (Some(from), Some(to)) =
             (threads().map(|thread| thread.start).min(), threads().map(|thread| thread.end).max())
@@ -128,7 +128,7 @@ impl TaskLocks {
     }
 
     /// Whether all waits of a process's tasks were recorded throughout a slice.
-    pub fn tells(&self, process: ProcessId, slice: &Slice) -> bool {
+    pub fn is_recorded(&self, process: ProcessId, slice: &Slice) -> bool {
         let Some(windows) = self.windows.get(&process) else { return false };
         let behind = windows.partition_point(|(start, _)| *start <= slice.start);
         behind.checked_sub(1).is_some_and(|last| windows[last].1 >= slice.end)
@@ -149,7 +149,7 @@ impl TaskLocks {
             while taken.peek().is_some_and(|Reverse(end)| *end <= slice.start) {
                 taken.pop();
             }
-            let is_beside = match self.tells(process, slice) {
+            let is_beside = match self.is_recorded(process, slice) {
                 true => {
                     let level = levels.get(taken.len());
                     let beside = level.map_or(0, |level| level.within(slice.start, slice.end));
@@ -288,11 +288,11 @@ struct Named<'a> {
 
 impl Named<'_> {
     /// The program's own function nearest to the leaf, and the library function through which it waits there.
-    fn of(&mut self, stack: StackId) -> &(String, String) {
+    fn names_of(&mut self, stack: StackId) -> &(String, String) {
         let Named { trace, own, places, names } = self;
         names.entry(stack).or_insert_with(|| {
             let name = |frame| trace.frame_name(frame);
-            let place = places.of(stack).map(name).unwrap_or_default();
+            let place = places.nearest_own(stack).map(name).unwrap_or_default();
             let through = own.asked_through(trace, stack).map(name).unwrap_or_default();
             (place, through)
         })
@@ -316,7 +316,7 @@ fn locks(
         let mut through: BTreeMap<String, u64> = BTreeMap::new();
         for row in rows.iter().filter(|row| row.stack != StackId::NONE) {
             let ns = row.end.since(row.start).0;
-            let (place, by) = named.of(row.stack).clone();
+            let (place, by) = named.names_of(row.stack).clone();
             *places.entry(place).or_default() += ns;
             *through.entry(by).or_default() += ns;
         }
@@ -352,7 +352,7 @@ impl Sums {
             self.waits += 1;
             self.wait_ns += ns;
             self.longest_ns = self.longest_ns.max(ns);
-            let (place, _) = named.of(row.waker_stack);
+            let (place, _) = named.names_of(row.waker_stack);
             if row.waker.is_some() && !place.is_empty() {
                 *self.let_go.entry(place.clone()).or_default() += ns;
             }
@@ -387,11 +387,11 @@ impl Sums {
         let rows = first..trace.slices.rows(thread).end;
         for slice in rows.map(|row| trace.slices.at(thread, row)).take_while(|slice| slice.start < to) {
             let ns = slice.end.min(to).since(slice.start.max(from)).0;
-            let wakeups = trace.wakeups.of(thread);
+            let wakeups = trace.wakeups.of_thread(thread);
             let before = wakeups.partition_point(|wakeup| wakeup.at < slice.start);
             let class = class_of_slice((trace, roles), &slice, &mut &wakeups[before..]);
             *self.meanwhile.entry(class.map_or(Held::Ran, Held::Waited)).or_default() += ns;
-            if class.is_some_and(Class::waits_for_others) {
+            if class.is_some_and(Class::waits_outside_program) {
                 let sums = self.held.entry((thread, slice.start)).or_insert((0, slice.duration().0));
                 sums.0 += ns;
             }

@@ -32,9 +32,10 @@ pub fn derive(trace: &Trace, roles: &Roles, counts: impl Fn(ThreadId) -> bool) -
     let (mut all, mut tick_ns) = (0, 0);
     for thread in trace.target_threads().filter(|thread| counts(*thread)) {
         let sampled = super::samples_of(trace, thread).iter().map(|sample| sample.stack);
-        let waited = trace.slices.of(thread).map(|slice| slice.stack);
-        let wakers = trace.wakeups.of(thread).iter().map(|wakeup| wakeup.stack);
-        for (place, tick) in sampled.chain(waited).chain(wakers).filter_map(|stack| sleeping.of(stack)) {
+        let waited = trace.slices.of_thread(thread).map(|slice| slice.stack);
+        let wakers = trace.wakeups.of_thread(thread).iter().map(|wakeup| wakeup.stack);
+        for (place, tick) in sampled.chain(waited).chain(wakers).filter_map(|stack| sleeping.sleep_in(stack))
+        {
             all += 1;
             tick_ns = tick_ns.max(tick);
             if let Some(place) = place {
@@ -85,7 +86,7 @@ impl<'a> Sleeping<'a> {
         Sleeping { trace, own: OwnFrames::new(trace), parts, known: HashMap::new() }
     }
 
-    fn of(&mut self, stack: StackId) -> Option<Slept> {
+    fn sleep_in(&mut self, stack: StackId) -> Option<Slept> {
         let Sleeping { trace, own, parts, known } = self;
         *known.entry(stack).or_insert_with(|| {
             let part = |frame: &FrameId| parts.get(frame).copied();
@@ -98,7 +99,7 @@ impl<'a> Sleeping<'a> {
                     Part::Beside => None,
                 });
             let (depth, tick_ns) = outermost.last()?;
-            let place = trace.stack_frames(stack).skip(depth + 1).find_map(|frame| own.of(frame));
+            let place = trace.stack_frames(stack).skip(depth + 1).find_map(|frame| own.own_frame(frame));
             Some((place, tick_ns))
         })
     }

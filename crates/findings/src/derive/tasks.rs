@@ -88,7 +88,7 @@ impl Code {
         let files = files(trace);
         let units = trace.frames.iter().enumerate().map(|(row, frame)| {
             // A virtual machine or interpreter is one library and does not distribute the program's tasks.
-            own.of(FrameId(row as u32)).filter(|_| !runs_programs(&frame.module))?;
+            own.own_frame(FrameId(row as u32)).filter(|_| !runs_programs(&frame.module))?;
             // Code without a symbol is not a single function.
             let file = match frame.function.as_str() {
                 "" => frame.file.as_str(),
@@ -106,7 +106,7 @@ impl Code {
 
     /// The program's functions of a stack, leaf first, with their units.
     fn frames<'a>(&'a self, trace: &'a Trace, stack: StackId) -> impl Iterator<Item = (FrameId, u32)> + 'a {
-        let of = |frame: FrameId| Some((self.own.of(frame)?, (*self.units.get(frame.index())?)?));
+        let of = |frame: FrameId| Some((self.own.own_frame(frame)?, (*self.units.get(frame.index())?)?));
         trace.stack_frames(stack).filter_map(of)
     }
 }
@@ -157,7 +157,7 @@ fn places(trace: &Trace, roles: &Roles, code: &Code) -> Vec<Place> {
     let mut seen: BTreeSet<(ProcessId, StackId)> = BTreeSet::new();
     for id in trace.target_threads() {
         let process = trace.threads[id.index()].process;
-        let blocked = trace.slices.of(id).filter(|slice| slice.state == ThreadState::Blocked);
+        let blocked = trace.slices.of_thread(id).filter(|slice| slice.state == ThreadState::Blocked);
         for slice in blocked.filter(|slice| slice.stack != StackId::NONE) {
             if seen.contains(&(process, slice.stack)) || roles.class_of_wait(trace, &slice) != Class::WorkWait
             {
@@ -205,7 +205,7 @@ fn look(trace: &Trace, (code, unit): (&Code, u32), stack: StackId) -> Seen {
     Seen {
         pool: frames.first().filter(|(_, of)| *of == unit).map(|(frame, _)| *frame),
         entry: entry(&frames, unit),
-        in_library: trace.stack_frames(stack).next().is_some_and(|leaf| code.own.of(leaf).is_none()),
+        in_library: trace.stack_frames(stack).next().is_some_and(|leaf| code.own.own_frame(leaf).is_none()),
         nearest: frames.iter().take_while(|(_, of)| *of != unit).map(|(frame, _)| *frame).collect(),
         tasks: others().filter(called).map(|(_, (frame, _))| *frame).collect(),
         between: others()

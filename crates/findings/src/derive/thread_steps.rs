@@ -52,7 +52,7 @@ pub fn derive(trace: &Trace, steps: usize) -> ThreadSteps {
 fn one(trace: &Trace, thread: ThreadId, (step, count): (Duration, usize)) -> Vec<ThreadStep> {
     let mut steps = vec![ThreadStep::default(); count];
     let from_start = |at: Timestamp| at.since(trace.start()).0;
-    for slice in trace.slices.of(thread) {
+    for slice in trace.slices.of_thread(thread) {
         let (mut at, to) = (from_start(slice.start), from_start(slice.end));
         while at < to {
             let number = at / step.0;

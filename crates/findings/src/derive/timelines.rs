@@ -223,7 +223,7 @@ impl Timelines {
     }
 
     /// Timeline of one CPU. `None` if it ran nothing, or if `cpu` is unknown.
-    pub fn of(&self, cpu: CpuId) -> Option<&Timeline> {
+    pub fn of_cpu(&self, cpu: CpuId) -> Option<&Timeline> {
         self.cpus.get(usize::from(cpu.0)).filter(|timeline| !timeline.stretches.is_empty())
     }
 
@@ -248,7 +248,7 @@ impl Timelines {
 fn running(trace: &Trace, thread: ThreadId) -> impl Iterator<Item = (usize, Stretch)> + '_ {
     const LONGEST: u64 = u32::MAX as u64;
     let own = trace.threads[thread.index()].target;
-    let runs = trace.slices.of(thread).filter(|slice| {
+    let runs = trace.slices.of_thread(thread).filter(|slice| {
         slice.state == ThreadState::Running && slice.cpu != CpuId::NONE && slice.end > slice.start
     });
     runs.flat_map(move |slice: Slice| {
@@ -325,7 +325,7 @@ mod tests {
         let row = SliceRow { state: ThreadState::Running, cpu: CpuId(0), ..SliceRow::default() };
         trace.slices = Slices::freeze(&[vec![row]], vec![Timestamp(10_000_000_000)]);
         let timelines = Timelines::derive(&trace);
-        let timeline = timelines.of(CpuId(0)).unwrap();
+        let timeline = timelines.of_cpu(CpuId(0)).unwrap();
         assert_eq!((timeline.stretches().len(), timeline.runs()), (3, 1));
         let all = (Timestamp(0), Timestamp(20_000_000_000));
         assert_eq!(timeline.ran(all.0, all.1, &mut 0), (10_000_000_000, 0));

@@ -20,7 +20,7 @@ pub fn has_untimed_samples(trace: &Trace) -> bool {
         return false;
     }
     let ran = |(id, thread): (u32, &holdup_events::tables::Thread)| {
-        thread.target && trace.slices.of(ThreadId(id)).any(|slice| slice.state == ThreadState::Running)
+        thread.target && trace.slices.of_thread(ThreadId(id)).any(|slice| slice.state == ThreadState::Running)
     };
     !(0..).zip(&trace.threads).any(ran)
 }

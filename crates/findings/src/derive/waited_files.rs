@@ -23,7 +23,7 @@ pub fn waited(trace: &Trace, matches: impl Fn(&Slice) -> bool + Sync) -> (Vec<Wa
     let parts = parallel::map(groups.len(), |group| {
         let mut sums: BTreeMap<Option<u64>, u64> = BTreeMap::new();
         let targets = groups[group].clone().map(ThreadId).filter(|id| trace.threads[id.index()].target);
-        for slice in targets.flat_map(|thread| trace.slices.of(thread)).filter(&matches) {
+        for slice in targets.flat_map(|thread| trace.slices.of_thread(thread)).filter(&matches) {
             let wait = trace.wait(slice.wait);
             let file = (wait.object_kind == ObjectKind::File).then_some(wait.object);
             *sums.entry(file).or_default() += slice.duration().0;

@@ -114,7 +114,7 @@ pub fn occupants(trace: &Trace, timelines: &Timelines, slice: &Slice) -> (CpuId,
 
 fn ran_on(timelines: &Timelines, cpu: CpuId, slice: &Slice) -> Vec<(ThreadId, Duration)> {
     let mut sums: BTreeMap<ThreadId, Duration> = BTreeMap::new();
-    let timeline = timelines.of(cpu);
+    let timeline = timelines.of_cpu(cpu);
     for stretch in timeline.map_or(&[][..], |timeline| timeline.between(slice.start, slice.end)) {
         let length = stretch.end().min(slice.end).since(stretch.start().max(slice.start));
         *sums.entry(stretch.thread()).or_default() += length;
@@ -136,7 +136,7 @@ fn had_cpu(facts: Facts, slice: &Slice) -> Link {
     let Some((thread, length)) = ranked.first().copied().filter(|_| busy * 2 >= slice.duration().0) else {
         return nobody(What::CpuIdle);
     };
-    let timeline = facts.timelines.of(cpu);
+    let timeline = facts.timelines.of_cpu(cpu);
     let stretches = timeline.map_or(&[][..], |timeline| timeline.between(start, end));
     let own = stretches.iter().filter(|stretch| stretch.thread() == thread);
     let longest = own.max_by_key(|stretch| (stretch.end().since(stretch.start()), Reverse(stretch.start())));

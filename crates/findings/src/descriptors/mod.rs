@@ -281,7 +281,7 @@ pub struct KnownWork {
 impl KnownWork {
     /// Whether all function names contain a package or a namespace, and so are unique. A plain C name
     /// (`compile_file`, `regexec`) may belong to any program.
-    pub fn says_whose(&self) -> bool {
+    pub fn has_qualified_names(&self) -> bool {
         self.any.iter().all(|pattern| pattern.contains("::") || pattern.contains('.'))
     }
 }

@@ -97,10 +97,10 @@ impl<'a, K: Ord> Sums<'a, K> {
 
 /// Wait time in each block, and the number of waits that began there.
 fn locks((trace, analysis): (&Trace, &Analysis), bounds: &Bounds, rows: &mut [Vec<FactRow>]) {
-    let (derived, names) = (&analysis.derived, Names::of(trace));
+    let (derived, names) = (&analysis.derived, Names::new(trace));
     let index = &derived.occupancy.locks;
     let mut sums = Sums::new(bounds);
-    for slice in trace.target_threads().flat_map(|thread| trace.slices.of(thread)) {
+    for slice in trace.target_threads().flat_map(|thread| trace.slices.of_thread(thread)) {
         if let Some(lock) = index.waited((trace, &derived.roles), &slice) {
             sums.add(lock, (slice.start, slice.end));
         }
@@ -123,7 +123,7 @@ fn locks((trace, analysis): (&Trace, &Analysis), bounds: &Bounds, rows: &mut [Ve
 fn syscalls((trace, analysis): (&Trace, &Analysis), bounds: &Bounds, rows: &mut [Vec<FactRow>]) {
     let ledger = &analysis.derived.ledger;
     let mut sums = Sums::new(bounds);
-    for slice in trace.target_threads().flat_map(|thread| trace.slices.of(thread)) {
+    for slice in trace.target_threads().flat_map(|thread| trace.slices.of_thread(thread)) {
         let number = trace.wait(slice.wait).syscall;
         // Row 0 of the waits is none.
         if slice.state == ThreadState::Blocked && slice.wait.index() > 0 && number >= -1 {

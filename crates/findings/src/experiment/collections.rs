@@ -66,7 +66,8 @@ pub(super) fn rows(analysis: &Analysis) -> Vec<FactRow> {
     let (gc, ledger) = (&analysis.derived.gc, &analysis.derived.ledger);
     let parts = match gc.lanes.is_empty() {
         true => {
-            [(Class::GcWork, ledger.of(Class::GcWork)), (Class::GcWait, ledger.of(Class::GcWait))].to_vec()
+            [(Class::GcWork, ledger.class_ns(Class::GcWork)), (Class::GcWait, ledger.class_ns(Class::GcWait))]
+                .to_vec()
         }
         false => vec![
             (Class::GcWork, gc.all.work_ns),

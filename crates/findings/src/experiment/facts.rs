@@ -23,9 +23,9 @@ const THREADS_MAX: usize = 256;
 
 impl RunFacts {
     /// Of one recording.
-    pub fn of(trace: &Trace, analysis: &Analysis) -> RunFacts {
+    pub fn new(trace: &Trace, analysis: &Analysis) -> RunFacts {
         let derived = &analysis.derived;
-        let names = Names::of(trace);
+        let names = Names::new(trace);
         let mut rows = ledger(analysis);
         rows.extend(collections::rows(analysis));
         rows.extend(top(analysis.findings.iter().map(|finding| {
@@ -88,7 +88,7 @@ pub(super) struct Names<'a> {
 
 impl<'a> Names<'a> {
     /// Of a recording.
-    pub(super) fn of(trace: &'a Trace) -> Names<'a> {
+    pub(super) fn new(trace: &'a Trace) -> Names<'a> {
         let first = trace.target_threads().next().and_then(|id| trace.threads.get(id.index()));
         Names { program: first.map_or("", |thread| trace.process_name(thread.process)) }
     }
@@ -127,7 +127,7 @@ pub fn wall_ns(trace: &Trace) -> u64 {
 
 fn ledger(analysis: &Analysis) -> Vec<FactRow> {
     let ledger = &analysis.derived.ledger;
-    let class = |class: &Class| (*class, ledger.of(*class));
+    let class = |class: &Class| (*class, ledger.class_ns(*class));
     let mut rows: Vec<FactRow> = Class::ALL
         .iter()
         .map(class)
@@ -215,7 +215,7 @@ fn functions(trace: &Trace) -> Vec<FactRow> {
 fn waits(trace: &Trace) -> Vec<FactRow> {
     let blocked: u64 = trace
         .target_threads()
-        .flat_map(|thread| trace.slices.of(thread))
+        .flat_map(|thread| trace.slices.of_thread(thread))
         .filter(|slice| slice.state == ThreadState::Blocked)
         .map(|slice| slice.duration().0)
         .sum();

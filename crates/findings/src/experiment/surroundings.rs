@@ -25,7 +25,7 @@ pub struct Surroundings {
 }
 
 /// Summarizes all runs that count.
-pub fn of(experiment: &Experiment) -> Surroundings {
+pub fn summarize(experiment: &Experiment) -> Surroundings {
     let judged: Vec<&Run> =
         experiment.runs.iter().filter(|run| run.is_good() && run.wall_ns >= JUDGED_MIN_NS).collect();
     let mean =

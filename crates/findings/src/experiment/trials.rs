@@ -74,7 +74,7 @@ const REMEDIES: &[Remedy] = &[
 ];
 
 /// Settings to try, each knob and value once, in the order of the findings.
-pub fn of(trace: &Trace, analysis: &Analysis) -> Vec<Trial> {
+pub fn suggest(trace: &Trace, analysis: &Analysis) -> Vec<Trial> {
     let runtimes: BTreeSet<&str> =
         analysis.derived.runtimes.iter().map(|runtime| runtime.name.as_str()).collect();
     let host = &trace.manifest.host;
@@ -147,7 +147,7 @@ mod tests {
             let findings = ["spin-wait", "oversubscription", "gc-heavy"].map(finding).to_vec();
             let mut trace = Trace::default();
             (trace.manifest.host.cpus_allowed, trace.manifest.host.memory_bytes) = (3, 4 << 30);
-            let trials = of(&trace, &Analysis { derived, findings, ..Analysis::default() });
+            let trials = suggest(&trace, &Analysis { derived, findings, ..Analysis::default() });
             trials.into_iter().map(|trial| (trial.knob, trial.value)).collect()
         };
         let pair = |knob: &str, value: &str| (knob.to_owned(), value.to_owned());
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn a_knob_is_tried_once() {
         let findings = ["lock-convoy", "preempted-lock-holder", "tiny-io"].map(finding).to_vec();
-        let trials = of(&Trace::default(), &Analysis { findings, ..Analysis::default() });
+        let trials = suggest(&Trace::default(), &Analysis { findings, ..Analysis::default() });
         let tried: Vec<_> = trials
             .iter()
             .map(|trial| (trial.rule.as_str(), trial.knob.as_str(), trial.value.as_str()))

@@ -63,7 +63,7 @@ pub(super) fn derive(
 }
 
 fn glance(trace: &Trace, used: &CpuUse, counts: [u64; CLASSES]) -> CpuGlance {
-    let most = used.others.first().map(|(process, ns)| stranger(trace, *process, *ns));
+    let most = used.others.first().map(|(process, ns)| other_program(trace, *process, *ns));
     CpuGlance {
         cpu: used.cpu,
         classes: divided(used.target_ns, used.stolen_ns, counts),
@@ -100,17 +100,17 @@ fn divided(ran_ns: u64, stolen_ns: u64, counts: [u64; CLASSES]) -> ByClass {
 }
 
 /// All that ran and is not the program's, on all CPUs together.
-pub(super) fn strangers(trace: &Trace, timelines: &Timelines) -> Vec<Stranger> {
+pub(super) fn other_programs(trace: &Trace, timelines: &Timelines) -> Vec<Stranger> {
     let mut ran: BTreeMap<ProcessId, u64> = BTreeMap::new();
     for stretch in timelines.iter().flat_map(|(_, line)| line.stretches()).filter(|stretch| !stretch.own()) {
         let process = trace.threads.get(stretch.thread().index()).map(|thread| thread.process);
         *ran.entry(process.unwrap_or_default()).or_default() += stretch.end().since(stretch.start()).0;
     }
-    let rows = ran.into_iter().map(|(process, ns)| stranger(trace, process, ns)).collect();
+    let rows = ran.into_iter().map(|(process, ns)| other_program(trace, process, ns)).collect();
     largest(rows, |row: &Stranger| row.ran_ns, STRANGERS_MAX)
 }
 
-fn stranger(trace: &Trace, process: ProcessId, ran_ns: u64) -> Stranger {
+fn other_program(trace: &Trace, process: ProcessId, ran_ns: u64) -> Stranger {
     Stranger {
         name: trace.process_name(process).to_owned(),
         pid: pid(trace, process),

@@ -167,7 +167,7 @@ impl Glance {
             split_known: ledger.split_known,
             threads,
             cpus: cpus::derive(trace, (timelines, roles), online),
-            strangers: cpus::strangers(trace, timelines),
+            strangers: cpus::other_programs(trace, timelines),
             locks: locks.into_iter().map(|lock| lock_glance(trace, lock)).collect(),
             other_lock_waits: other_locks.iter().map(|lock| lock.waits).sum(),
             other_lock_wait_ns: other_locks.iter().map(|lock| lock.wait_ns).sum(),
@@ -183,7 +183,7 @@ impl Glance {
     }
 
     /// Time of one class (ns).
-    pub fn of(&self, class: Class) -> u64 {
+    pub fn class_ns(&self, class: Class) -> u64 {
         self.classes[class as usize]
     }
 }

@@ -44,9 +44,9 @@ pub(super) fn derive(trace: &Trace, roles: &Roles) -> (Vec<WaitGlance>, BTreeMap
     let mut sums: BTreeMap<WaitKey, (WaitGlance, Option<ThreadId>)> = BTreeMap::new();
     let mut nows = BTreeMap::new();
     for thread in trace.target_threads() {
-        let mut wakeups = trace.wakeups.of(thread);
+        let mut wakeups = trace.wakeups.of_thread(thread);
         let mut now = Now::Unknown;
-        for slice in trace.slices.of(thread) {
+        for slice in trace.slices.of_thread(thread) {
             if slice.state != ThreadState::Blocked {
                 now = of_state(slice.state, slice.cpu);
                 continue;

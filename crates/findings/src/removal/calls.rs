@@ -47,7 +47,7 @@ pub(super) fn temporary_files(trace: &Trace, files: &TemporaryFiles, waits: &Cha
             && is_meant
             && files.threads.iter().any(|(id, _)| *id == slice.thread)
     };
-    most.push(Change::WithoutSlices(Charge::of(trace, is_of_contents).and(trace, waits)));
+    most.push(Change::WithoutSlices(Charge::matching(trace, is_of_contents).and(trace, waits)));
     Some(Removal { least, most })
 }
 
@@ -88,7 +88,7 @@ impl<'a> Code<'a> {
             parts,
             makers: stacks.iter().map(|stack| (*stack, maker(trace, &own, *stack))).collect(),
             of_maker: BTreeMap::new(),
-            places: stacks.iter().map(|stack| (*stack, places.of(*stack))).collect(),
+            places: stacks.iter().map(|stack| (*stack, places.nearest_own(*stack))).collect(),
             of_place: BTreeMap::new(),
         };
         for sample in &trace.samples {
@@ -140,6 +140,6 @@ fn maker<'a>(trace: &'a Trace, own: &OwnFrames, stack: StackId) -> Option<Functi
     let outside =
         |id: &FrameId| trace.frames.get(id.index()).is_some_and(|frame| frame.kind != FrameKind::Kernel);
     let innermost = trace.stack_frames(stack).find(outside)?;
-    let frame = trace.frames.get(innermost.index()).filter(|_| own.of(innermost).is_none())?;
+    let frame = trace.frames.get(innermost.index()).filter(|_| own.own_frame(innermost).is_none())?;
     (!frame.function.is_empty()).then_some((frame.module.as_str(), frame.function.as_str()))
 }

@@ -46,7 +46,7 @@ pub(super) fn ran(speed: Speed) -> Change {
 /// data next to the lock's word also ends.
 pub fn lock(calls: &LockCalls, facts: Facts, shared: &[SharedData], lock: u32) -> Removal {
     let trace = facts.trace;
-    let beside = lines_beside(facts, shared, lock);
+    let beside = lines_with_lock(facts, shared, lock);
     let lies_there = |sample: &SampleRow| {
         let told = sample.data.kind != AccessKind::None;
         told && beside
@@ -71,7 +71,7 @@ pub fn lock(calls: &LockCalls, facts: Facts, shared: &[SharedData], lock: u32) -
 }
 
 /// The lines of memory that threads take from each other together with the one in which the lock's word lies.
-fn lines_beside(facts: Facts, shared: &[SharedData], lock: u32) -> BTreeSet<(ProcessId, u64)> {
+fn lines_with_lock(facts: Facts, shared: &[SharedData], lock: u32) -> BTreeSet<(ProcessId, u64)> {
     let Some((process, object, _)) = facts.locks.locks.get(lock as usize) else { return BTreeSet::new() };
     let with_it = |data: &&SharedData| {
         data.process == *process && data.lines.contains(&(object / LINE_BYTES * LINE_BYTES))
@@ -82,7 +82,7 @@ fn lines_beside(facts: Facts, shared: &[SharedData], lock: u32) -> BTreeSet<(Pro
 
 /// Waits for locks whose holders waited: the holders wait all the same, without the lock.
 pub(super) fn waits_for_locks(facts: Facts, charge: &Charge) -> Removal {
-    let waits = within(facts.trace, charge, |_, slice| facts.locks.of(slice).is_some());
+    let waits = within(facts.trace, charge, |_, slice| facts.locks.of_slice(slice).is_some());
     Removal::exact(vec![Change::WithoutSlices(waits)])
 }
 
@@ -95,8 +95,9 @@ pub(super) fn holders_queues(trace: &Trace, charge: &Charge) -> Removal {
 /// the lock is taken so rarely, or so briefly, that no thread queues for it.
 pub(super) fn lock_handovers(facts: Facts, calls: &LockCalls, lock: u32) -> Removal {
     let trace = facts.trace;
-    let waits =
-        Charge::of(trace, |slice| slice.state == ThreadState::Blocked && facts.locks.of(slice) == Some(lock));
+    let waits = Charge::matching(trace, |slice| {
+        slice.state == ThreadState::Blocked && facts.locks.of_slice(slice) == Some(lock)
+    });
     let calls = ran(Speed::weighed(trace, calls.shares(lock, Calls::Contended)));
     Removal {
         least: vec![Change::AtOnce(waits), calls.clone()],
@@ -126,7 +127,7 @@ impl InVain {
 fn in_vain(trace: &Trace, derived: &Derived, charge: &Charge) -> Vec<InVain> {
     let mut of_thread = vec![InVain::default(); trace.threads.len()];
     for id in trace.target_threads() {
-        for hold in derived.holders.of(id) {
+        for hold in derived.holders.of_thread(id) {
             // The charge covers the thread's activity after a wait in vain, including its waits for a lock.
             let row = hold.row as usize;
             let vain = u64::from(hold.false_wakeup && charge.has(row + 1) || charge.has(row));
@@ -160,9 +161,9 @@ pub(super) fn herd(facts: Facts, derived: &Derived, charge: &Charge, calls: &Loc
     let trace = facts.trace;
     let mut locks: BTreeMap<u32, [u64; 2]> = BTreeMap::new();
     for id in trace.target_threads() {
-        for hold in derived.holders.of(id) {
+        for hold in derived.holders.of_thread(id) {
             let slice = trace.slices.at(id, hold.row as usize);
-            if let Some(lock) = facts.locks.of(&slice) {
+            if let Some(lock) = facts.locks.of_slice(&slice) {
                 let [vain, all] = locks.entry(lock).or_default();
                 *vain += if charge.has(hold.row as usize) { slice.duration().0 } else { 0 };
                 *all += slice.duration().0;
@@ -186,8 +187,10 @@ pub(super) fn interpreter(facts: Facts, charge: &Charge) -> Removal {
     let waiters = threads_of(trace, charge);
     let calls =
         |sample: &SampleRow| sample.in_kernel && sample.syscall == FUTEX && has(&waiters, sample.thread);
-    let at_locks = Charge::of(trace, |slice| {
-        slice.state == ThreadState::Blocked && has(&waiters, slice.thread) && facts.locks.of(slice).is_some()
+    let at_locks = Charge::matching(trace, |slice| {
+        slice.state == ThreadState::Blocked
+            && has(&waiters, slice.thread)
+            && facts.locks.of_slice(slice).is_some()
     });
     let least = vec![Change::WithoutSlices(charge.clone())];
     let mut most = least.clone();
@@ -230,7 +233,7 @@ pub(super) fn serial(facts: Facts, derived: &Derived) -> Removal {
 
 /// Removes the calls that force data to the disk. Upper bound: kernel threads do no work for them either.
 pub(super) fn syncs(trace: &Trace) -> Option<Removal> {
-    let waits = Charge::of(trace, |slice| {
+    let waits = Charge::matching(trace, |slice| {
         slice.state == ThreadState::Blocked && is_sync_call(trace.wait(slice.wait).syscall)
     });
     if waits.is_empty() {
@@ -342,7 +345,7 @@ pub(super) fn handovers(facts: Facts, charge: &Charge) -> Removal {
         let in_call = sample.in_kernel && HANDING.contains(&sample.syscall);
         (in_call || in_code.is_some_and(|contended| contended || with_locks)) && has(&pair, sample.thread)
     };
-    let asking = RoundTrips::of(trace, charge);
+    let asking = RoundTrips::derive(trace, charge);
     let asks =
         |sample: &SampleRow| asking.as_ref().is_some_and(|asking| asking.has((trace, facts.roles), sample));
     let least = ran(Speed::new(trace, 0.0, |sample| hands(sample, false)));
@@ -360,7 +363,7 @@ fn within(
     matches: impl Fn(usize, &holdup_events::tables::Slice) -> bool + Sync,
 ) -> Charge {
     Charge::of_rows(trace, |id, take| {
-        for (row, slice) in trace.slices.rows(id).zip(trace.slices.of(id)) {
+        for (row, slice) in trace.slices.rows(id).zip(trace.slices.of_thread(id)) {
             if charge.has(row) && matches(row, &slice) {
                 take(row);
             }

@@ -28,7 +28,7 @@ const RULES: [&str; 2] = ["gc-pressure", "stop-the-world-latecomer"];
 pub fn apart(facts: Facts) -> Removal {
     let least = waits(facts);
     let gc = gc::derive(facts.trace, facts.roles);
-    let (helpers, others) = (helpers(&gc), for_others(&gc));
+    let (helpers, others) = (helpers(&gc), shares_forced_by_other_domains(&gc));
     let goes = |sample: &SampleRow| {
         let wakes = || sample.in_kernel && sample.syscall == FUTEX;
         match facts.roles.class_of_sample(sample) {
@@ -46,7 +46,7 @@ pub fn apart(facts: Facts) -> Removal {
 /// The share of a domain's collections that began because another domain's young generation was full, by the
 /// domain's threads. All domains that share a collector have one size of young generation. It is estimated
 /// from the domain that filled the most.
-fn for_others(gc: &Gc) -> BTreeMap<ThreadId, f64> {
+fn shares_forced_by_other_domains(gc: &Gc) -> BTreeMap<ThreadId, f64> {
     let all = collecting::allocating(gc);
     let mut parts = BTreeMap::new();
     for lane in &all {
@@ -76,7 +76,7 @@ fn helpers(gc: &Gc) -> BTreeSet<ThreadId> {
 
 /// Removes collections. Lower bound: no thread waits for others to collect, as with separate processes. Upper
 /// bound: no thread collects.
-pub fn gone(facts: Facts) -> Removal {
+pub fn without_collections(facts: Facts) -> Removal {
     let least = waits(facts);
     let most = least.iter().cloned().chain([Change::WithoutClass(Class::GcWork)]).collect();
     Removal { least, most }
@@ -97,7 +97,7 @@ fn waits(facts: Facts) -> Vec<Change> {
 /// Adds a sentence for threads of one process that allocate and share a collector. It has the cost of
 /// sharing, and the forecast length with one collector each. It is added once, to the finding about
 /// collections.
-pub(super) fn tell_apart(
+pub(super) fn report_shared_collector(
     facts: Facts,
     derived: &Derived,
     findings: &mut [Charged],

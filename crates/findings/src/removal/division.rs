@@ -25,7 +25,7 @@ pub(super) fn is_one_job(trace: &Trace, charge: &Charge) -> bool {
     let mut of_threads: Vec<BTreeMap<FrameId, u64>> = Vec::new();
     for thread in threads {
         let mut of_thread: BTreeMap<FrameId, u64> = BTreeMap::new();
-        let frames = samples_of(trace, thread).iter().filter_map(|sample| places.of(sample.stack));
+        let frames = samples_of(trace, thread).iter().filter_map(|sample| places.nearest_own(sample.stack));
         frames.for_each(|frame| *of_thread.entry(frame).or_default() += 1);
         if of_thread.values().sum::<u64>() >= SAMPLES_MIN {
             of_threads.push(of_thread);

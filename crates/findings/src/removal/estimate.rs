@@ -36,7 +36,7 @@ pub fn likely(gain: Gain) -> Option<f64> {
 /// least its CPU time on all CPUs. Kernel and spinning time may go with the waits.
 pub fn bound_by_cpus(trace: &Trace, derived: &Derived, findings: &mut [Charged]) {
     let capacity_ns = f64::from(derived.occupancy.cpus.max(1)) * trace.wall().0.max(1) as f64;
-    let most = 1.0 - derived.ledger.of(Class::Useful) as f64 / capacity_ns;
+    let most = 1.0 - derived.ledger.class_ns(Class::Useful) as f64 / capacity_ns;
     for Charged { finding, .. } in findings {
         if rules::is_of_waits_alone(finding.rule) {
             finding.gain = bounded(finding.gain, most);

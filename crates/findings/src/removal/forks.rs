@@ -16,7 +16,7 @@ use crate::derive::replay::{Change, Speed};
 pub(super) fn copies(trace: &Trace, charge: &Charge) -> Removal {
     let copying = Copying::new(trace);
     let waits = Charge::of_rows(trace, |id, take| {
-        for (row, slice) in trace.slices.rows(id).zip(trace.slices.of(id)) {
+        for (row, slice) in trace.slices.rows(id).zip(trace.slices.of_thread(id)) {
             let is_wait = slice.state == ThreadState::Blocked;
             if charge.has(row) && is_wait && trace.wait(slice.wait).reason == WaitReason::MmapLock {
                 take(row);

@@ -19,9 +19,8 @@ use holdup_events::recording::Rung;
 use holdup_events::{ThreadId, Trace};
 
 use crate::analysis::Derived;
-use crate::beside;
 use crate::charge::Charge;
-use crate::derive::bound;
+use crate::derive::bound_threads;
 use crate::derive::class::Class;
 use crate::derive::handing::Handing;
 use crate::derive::inverted;
@@ -31,6 +30,7 @@ use crate::derive::occupancy::FAIR_PART;
 use crate::derive::replay::{Change, Facts, Forecast, Replays, forecast_between, unforeseen};
 use crate::derive::round_trips;
 use crate::finding::{Confidence, Finding, Gain};
+use crate::low_cpu_waiters;
 use crate::merging::Charged;
 use crate::rules;
 
@@ -127,7 +127,7 @@ impl Removal {
     }
 
     /// The assumptions, in words.
-    pub fn said(&self) -> &'static str {
+    pub fn assumptions(&self) -> &'static str {
         match self.most.first() {
             Some(Change::WithoutLock(_)) => {
                 "Assumes that locked sections run in parallel, take as long as before, and need no sleeps or wakeups. Upper bound: the lock is never taken"
@@ -216,7 +216,7 @@ fn lock_of(facts: Facts, derived: &Derived, (finding, charge): (&Finding, &Charg
     }
     let mut charged: Vec<(u64, u32)> = named.iter().map(|number| (0, *number)).collect();
     for slice in charge.slices(facts.trace) {
-        let of = facts.locks.of(&slice);
+        let of = facts.locks.of_slice(&slice);
         if let Some((ns, _)) = charged.iter_mut().find(|(_, number)| Some(*number) == of) {
             *ns += slice.duration().0;
         }
@@ -236,7 +236,7 @@ pub fn forecast_gains(facts: Facts, derived: &Derived, findings: &mut [Charged])
     }
     let enough = if slices > SLICES_MAX { promises(findings, SOME) } else { 0.0 };
     let (mut unchanged, calls) = (None, OnceCell::new());
-    collectors::tell_apart(facts, derived, findings, &mut unchanged);
+    collectors::report_shared_collector(facts, derived, findings, &mut unchanged);
     for Charged { finding, charge } in findings {
         if COMPUTED.contains(&finding.rule) {
             finding.gain = widened(finding.gain);
@@ -310,7 +310,7 @@ fn unrecorded(gain: Gain, part: f64) -> Gain {
 fn is_a_hint((trace, derived): (&Trace, &Derived), (finding, charge): (&Finding, &Charge)) -> bool {
     let is_small = finding.rule == "pool-exhausted" && gains_little(finding);
     let is_only_taken =
-        is_lock_only_taken(derived, finding) && !is_beside((trace, derived), (finding, charge));
+        is_lock_only_taken(derived, finding) && !is_low_cpu_waiter((trace, derived), (finding, charge));
     is_small || is_only_taken || is_only_in_turn((trace, derived), (finding, charge))
 }
 
@@ -322,8 +322,8 @@ const ASKING_MUCH: f64 = 0.5;
 fn is_only_in_turn((trace, derived): (&Trace, &Derived), (finding, charge): (&Finding, &Charge)) -> bool {
     let is_asking =
         || finding.gain.high >= ASKING_MUCH && round_trips::asked_by_many(trace, charge).is_some();
-    let is_bound = || bound::among(trace, &derived.roles, charge).is_some();
-    let is_for_it = || Handing::of((trace, &derived.roles), &derived.ledger, charge).is_most();
+    let is_bound = || bound_threads::among(trace, &derived.roles, charge).is_some();
+    let is_for_it = || Handing::derive((trace, &derived.roles), &derived.ledger, charge).is_most();
     finding.rule == "wakeup-ping-pong"
         && finding.gain.low < SURELY
         && !is_asking()
@@ -370,13 +370,13 @@ fn part_of_calls(derived: &Derived, finding: &Finding, name: &str) -> (i32, f64)
 }
 
 /// The share of the waits for CPUs used by other programs that is not due to the recorder.
-fn part_of_others(derived: &Derived, finding: &Finding) -> f64 {
+fn other_programs_share(derived: &Derived, finding: &Finding) -> f64 {
     (finding.cost_ns as f64 / derived.ledger.run_queue.others_ns.max(1) as f64).min(1.0)
 }
 
 /// Running time of all threads without spinning (ns).
 fn ledger_work(derived: &Derived) -> u64 {
-    derived.ledger.running_ns().saturating_sub(derived.ledger.of(Class::Spin))
+    derived.ledger.running_ns().saturating_sub(derived.ledger.class_ns(Class::Spin))
 }
 
 /// Upper bound on the gain of fewer threads: the same work takes its CPU time on the same CPUs, without
@@ -395,7 +395,7 @@ fn merged(
     forecast: &Forecast,
 ) -> Gain {
     let (_, low, high) = forecast.gain();
-    let part = if finding.rule == "noisy-neighbour" { part_of_others(derived, finding) } else { 1.0 };
+    let part = if finding.rule == "noisy-neighbour" { other_programs_share(derived, finding) } else { 1.0 };
     let forecast = Gain { low: (part * low).clamp(0.0, 1.0), high: (part * high).clamp(0.0, 1.0) };
     let own = finding.gain;
     // If the run is a single chain of thread activity, it becomes shorter by at most the removed part.
@@ -415,7 +415,9 @@ fn merged(
         "blocking-io" => Gain { low: own.low, ..narrowed },
         // A replay gives a thread no CPU before the running threads are done. The kernel's scheduler prefers
         // threads that slept.
-        "lock-contention" if own.high > forecast.high && is_beside((trace, derived), (finding, charge)) => {
+        "lock-contention"
+            if own.high > forecast.high && is_low_cpu_waiter((trace, derived), (finding, charge)) =>
+        {
             Gain { low: forecast.low, high: widened(own).high }
         }
         // Threads that wait in turn for pieces of one job would share the job evenly.
@@ -458,8 +460,8 @@ const BESIDE_MIN: f64 = 0.75;
 
 /// Whether the rule's upper bound comes from a thread that needs little CPU and could overlap with the
 /// threads on the CPUs.
-fn is_beside((trace, derived): (&Trace, &Derived), (finding, charge): (&Finding, &Charge)) -> bool {
-    let saved = beside::saved_ns(trace, derived, charge) / trace.wall().0.max(1) as f64;
+fn is_low_cpu_waiter((trace, derived): (&Trace, &Derived), (finding, charge): (&Finding, &Charge)) -> bool {
+    let saved = low_cpu_waiters::saved_ns(trace, derived, charge) / trace.wall().0.max(1) as f64;
     finding.rule == "lock-contention" && saved > 0.0 && saved >= BESIDE_MIN * finding.gain.high
 }
 
@@ -472,13 +474,13 @@ fn is_kept((trace, derived): (&Trace, &Derived), (finding, charge): (&Finding, &
         // process's threads.
         "wakeup-ping-pong" => {
             round_trips::asked_by_many(trace, charge).is_some()
-                || bound::among(trace, &derived.roles, charge).is_some()
-                || Handing::of((trace, &derived.roles), &derived.ledger, charge).is_most()
+                || bound_threads::among(trace, &derived.roles, charge).is_some()
+                || Handing::derive((trace, &derived.roles), &derived.ledger, charge).is_most()
         }
         "blocked-lock-holder" => peers::slept(trace, charge),
         // A replay keeps all work, and the end of the last work. It also keeps work that only runs until the
         // waiters are done.
-        "preempted-lock-holder" => inverted::of(trace, &derived.ledger, charge).is_some(),
+        "preempted-lock-holder" => inverted::derive(trace, &derived.ledger, charge).is_some(),
         _ => false,
     }
 }

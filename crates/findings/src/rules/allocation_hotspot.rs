@@ -50,7 +50,7 @@ use crate::derive::services::{Service, ServiceUse, blocks_taken_again};
 use crate::derive::stacks::Allocated;
 use crate::finding::{Confidence, Finding};
 use crate::scene::Scene;
-use crate::served::{self, Words};
+use crate::service_findings::{self, Words};
 use crate::short_lived;
 use crate::wording::{bytes, percent, rounded};
 
@@ -83,11 +83,11 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
         ],
     };
     // The allocator's syscalls belong to page-fault-storm, if that rule has a finding.
-    let service = match served::costly(scene, Service::Fault) {
+    let service = match service_findings::costly(scene, Service::Fault) {
         Some(_) => Service::Allocate,
         None => Service::AllocateByKernel,
     };
-    let mut findings = served::judge(scene, service, words)?;
+    let mut findings = service_findings::judge(scene, service, words)?;
     let used = scene.derived.services.get(&Service::Allocate);
     for finding in &mut findings {
         finding.summary.extend(drawn(&scene.derived.allocated));

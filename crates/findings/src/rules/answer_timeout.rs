@@ -92,7 +92,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
 /// Rows of waits for a response that a timeout ended. Either the thread looked up a name, or it did not
 /// repeat the request.
 fn given_up(trace: &Trace, thread: ThreadId) -> Vec<usize> {
-    let blocked = trace.slices.rows(thread).zip(trace.slices.of(thread));
+    let blocked = trace.slices.rows(thread).zip(trace.slices.of_thread(thread));
     let blocked: Vec<(usize, Slice)> =
         blocked.filter(|(_, slice)| slice.state == ThreadState::Blocked).collect();
     let gave_up = |slice: &Slice| {

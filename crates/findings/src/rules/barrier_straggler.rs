@@ -41,17 +41,17 @@ pub(super) const INFO: Info = Info {
 };
 
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
-    lateness::judge(scene, INFO.name, |used| used.straggle, |used| said(scene, used))
+    lateness::judge(scene, INFO.name, |used| used.straggle, |used| describe(scene, used))
 }
 
-fn said(scene: &Scene, used: &SiteUse) -> Said {
+fn describe(scene: &Scene, used: &SiteUse) -> Said {
     let mut summary =
         vec![lateness::waited(scene, used), format!("Last to arrive: {}.", lateness::lasts(scene, used))];
     summary.extend(
         lateness::why(scene, used).map(|why| format!("While the others waited, the last thread {why}.")),
     );
     let confidence = match used.meetings {
-        _ if used.is_strangers() => Confidence::Low,
+        _ if used.is_due_to_other_programs() => Confidence::Low,
         MEETINGS_SURE.. => Confidence::High,
         _ => Confidence::Medium,
     };

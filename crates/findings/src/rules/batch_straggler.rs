@@ -63,11 +63,11 @@ const NAMED_MAX: usize = 3;
 
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     scene.needs_wait_reasons()?;
-    Ok(told(scene).map(|(asked, share)| finding(scene, asked, share)).collect())
+    Ok(reported(scene).map(|(asked, share)| finding(scene, asked, share)).collect())
 }
 
 /// The reported groups, with the share of the run that they cost.
-fn told<'a>(scene: &Scene<'a>) -> impl Iterator<Item = (&'a InGroups, f64)> {
+fn reported<'a>(scene: &Scene<'a>) -> impl Iterator<Item = (&'a InGroups, f64)> {
     let asked = scene.derived.asked_in_groups.iter();
     let asked = asked.filter(|one| one.idle_ns as f64 >= IDLE_MIN * one.took_ns as f64);
     let asked = asked.map(move |one| (one, share(scene, one)));
@@ -76,12 +76,12 @@ fn told<'a>(scene: &Scene<'a>) -> impl Iterator<Item = (&'a InGroups, f64)> {
 
 /// The reported waits.
 pub(super) fn waits<'a>(scene: &Scene<'a>) -> impl Iterator<Item = &'a Charge> {
-    told(scene).map(|(asked, _)| &asked.waited)
+    reported(scene).map(|(asked, _)| &asked.waited)
 }
 
 /// Whether the rule reports requests to that process.
-pub(super) fn tells_of(scene: &Scene, peer: ProcessId) -> bool {
-    told(scene).any(|(asked, _)| asked.peers.contains(&peer))
+pub(super) fn reports_requests_to(scene: &Scene, peer: ProcessId) -> bool {
+    reported(scene).any(|(asked, _)| asked.peers.contains(&peer))
 }
 
 fn share(scene: &Scene, asked: &InGroups) -> f64 {

@@ -83,7 +83,7 @@ fn kinds(lock: &LockHolding) -> Vec<(HoldKind, u64)> {
 }
 
 /// The activity of a thread in a wait of that kind.
-fn said(kind: HoldKind) -> &'static str {
+fn activity(kind: HoldKind) -> &'static str {
     match kind {
         HoldKind::Sleep => "slept",
         HoldKind::Disk => "waited for the disk",
@@ -148,7 +148,7 @@ fn finding(scene: &Scene, lock: &LockHolding) -> Option<Charged> {
         format!(
             "The most frequent holder was {}. It {} for {} of that time.",
             thread(trace, holder),
-            said(kind),
+            activity(kind),
             percent(kind_ns as f64 / cost_ns.max(1) as f64),
         ),
     ];

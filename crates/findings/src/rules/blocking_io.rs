@@ -40,7 +40,7 @@ use crate::finding::{Confidence, Finding};
 use crate::merging::Charged;
 use crate::removal::SURELY;
 use crate::rings;
-use crate::scene::{GAIN_MIN, Scene, syscall_said};
+use crate::scene::{GAIN_MIN, Scene, syscall_text};
 use crate::wording::{count, percent, time};
 
 pub(super) const INFO: Info = Info {
@@ -57,7 +57,7 @@ const BATCH_MIN: f64 = 8.0;
 
 /// Requests that go with each call of this name, if it is one that takes several.
 fn batch(derived: &Derived, name: &str) -> Option<f64> {
-    (name == syscall_said(IO_URING_ENTER)).then(|| derived.calls.requests_each()).flatten()
+    (name == syscall_text(IO_URING_ENTER)).then(|| derived.calls.requests_each()).flatten()
 }
 
 /// Whether a call of this name takes fewer requests than keep a disk busy: with more, there would be fewer calls.
@@ -86,7 +86,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     summary.extend(scene.waits_come_from(|slice| scene.class(slice) == Some(Class::IoWait)));
     summary.extend(scene.waits_are_for(|slice| scene.class(slice) == Some(Class::IoWait)));
     let batch = batch(scene.derived, worst.name());
-    summary.extend(rings::said(&scene.derived.calls, worst.number));
+    summary.extend(rings::requests_sentence(&scene.derived.calls, worst.number));
     let gain = scene.gain_whoever_ran(stall, |thread, waited| waited.min(thread.running_ns() as f64));
     let confidence = match waits {
         // A single event that another run may not have: the first read of a file.
@@ -105,13 +105,13 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         likely: None, confidence: scene.confidence(confidence),
         evidence: scene.longest(
             |slice| scene.class(slice) == Some(Class::IoWait),
-            |slice| format!("waits for the disk in {}", syscall_said(scene.trace.wait(slice.wait).syscall)),
+            |slice| format!("waits for the disk in {}", syscall_text(scene.trace.wait(slice.wait).syscall)),
         ),
         advice: vec![
             "Overlap it with computing: read ahead, write behind, or keep more requests in flight (threads, io_uring)".into(),
             "Make fewer, larger requests".into(),
         ],
     };
-    let charge = Charge::of(scene.trace, |slice| scene.class(slice) == Some(Class::IoWait));
+    let charge = Charge::matching(scene.trace, |slice| scene.class(slice) == Some(Class::IoWait));
     Ok(vec![Charged { finding, charge }])
 }

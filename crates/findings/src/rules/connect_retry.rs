@@ -62,7 +62,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     if found.waits.min(found.sent_again) < WAITS_MIN || !is_theirs || high < GAIN_MIN {
         return Ok(Vec::new());
     }
-    let mut summary = vec![waited(&found, high), said(&found)];
+    let mut summary = vec![waited(&found, high), kernel_counts_sentence(&found)];
     summary.extend(scene.charged_come_from(&found.charge));
     let confidence = if found.how == How::Connects { Confidence::High } else { Confidence::Medium };
     let finding = Finding {
@@ -100,7 +100,7 @@ fn waited(found: &Connects, most: f64) -> String {
 }
 
 /// A sentence on the kernel's counts.
-fn said(found: &Connects) -> String {
+fn kernel_counts_sentence(found: &Connects) -> String {
     let again = count(found.sent_again, "first packet");
     match found.overflows {
         0 => format!(

@@ -32,7 +32,7 @@
 use super::{Info, Verdict};
 use crate::derive::services::Service;
 use crate::scene::Scene;
-use crate::served::{self, Words};
+use crate::service_findings::{self, Words};
 
 pub(super) const INFO: Info = Info {
     name: "copy-heavy",
@@ -52,5 +52,5 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
             "List the callers: holdup report stacks --callers".into(),
         ],
     };
-    served::judge_beside(scene, Service::Copy, MUCH, words)
+    service_findings::judge_as_hint(scene, Service::Copy, MUCH, words)
 }

@@ -41,7 +41,7 @@ pub(super) const INFO: Info = Info {
 
 pub(super) fn judge(scene: &Scene) -> Verdict {
     let ledger = &scene.derived.ledger;
-    let stolen_ns = ledger.of(Class::Stolen);
+    let stolen_ns = ledger.class_ns(Class::Stolen);
     let high = scene.of_wall_if_run(stolen_ns as f64 * share_that_ran(scene));
     if high < GAIN_MIN {
         return Ok(Vec::new());
@@ -78,7 +78,7 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
 fn share_that_ran(scene: &Scene) -> f64 {
     let ledger = &scene.derived.ledger;
     let running = ledger.running_ns() as f64;
-    running / (running + ledger.of(Class::Stolen) as f64).max(1.0)
+    running / (running + ledger.class_ns(Class::Stolen) as f64).max(1.0)
 }
 
 /// The slices that lost most.

@@ -30,8 +30,8 @@ use holdup_events::tables::{CountKind, ThreadState};
 
 use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
+use crate::derive::free_capacity;
 use crate::derive::limits;
-use crate::derive::room;
 use crate::finding::{Confidence, Finding};
 use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
@@ -51,9 +51,9 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     }
     let quota = quota(scene);
     let advice = advice(quota.is_some());
-    let charge = Charge::of(scene.trace, |slice| slice.state == ThreadState::Throttled);
+    let charge = Charge::matching(scene.trace, |slice| slice.state == ThreadState::Throttled);
     let stall = scene.stall(&charge);
-    let threads = room::ranked(&stall);
+    let threads = free_capacity::ranked(&stall);
     let finding = Finding {
         rule: INFO.name,
         subject: match threads.first() {

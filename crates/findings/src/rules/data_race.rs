@@ -64,7 +64,7 @@ fn collect(trace: &Trace) -> BTreeMap<Vec<String>, Race> {
     let mut samples: BTreeMap<Timestamp, Vec<&SampleRow>> = BTreeMap::new();
     let mut races: BTreeMap<Vec<String>, Race> = BTreeMap::new();
     let marks: Vec<&MarkRow> =
-        trace.marks.iter().filter(|mark| trace.told_name(mark.name).text == MARK).collect();
+        trace.marks.iter().filter(|mark| trace.event_name(mark.name).text == MARK).collect();
     if marks.is_empty() {
         return races;
     }
@@ -74,7 +74,7 @@ fn collect(trace: &Trace) -> BTreeMap<Vec<String>, Race> {
     for mark in marks {
         let mut at: Vec<&SampleRow> = samples.get(&mark.at).cloned().unwrap_or_default();
         at.sort_by_key(|sample| sample.thread != mark.thread);
-        let text = &trace.told_name(mark.text).text;
+        let text = &trace.event_name(mark.text).text;
         let mut said = text.lines();
         let stack = |sample: &&SampleRow| {
             trace.stack_frames(sample.stack).map(|frame| trace.frame_name(frame)).collect::<Vec<String>>()

@@ -75,13 +75,13 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         let ended = ended_by_network(trace, slice, range.start);
         ended.is_some_and(|wait| range.contains(&wait.end.since(slice.start).0))
     };
-    let charge = Charge::of(trace, |slice| lasted(slice, &DELAY_NS));
+    let charge = Charge::matching(trace, |slice| lasted(slice, &DELAY_NS));
     if charge.count() < WAITS_MIN || scene.of_wall(charge.ns() as f64) < GAIN_MIN {
         return Ok(Vec::new());
     }
     let width = DELAY_NS.end - DELAY_NS.start;
     let beside = DELAY_NS.start - width..DELAY_NS.start;
-    let others = Charge::of(trace, |slice| lasted(slice, &beside)).count();
+    let others = Charge::matching(trace, |slice| lasted(slice, &beside)).count();
     if others as f64 > BESIDE_MAX * charge.count() as f64 {
         return Ok(Vec::new());
     }
@@ -122,7 +122,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
 fn peers_waits(trace: &Trace, charge: &Charge) -> Charge {
     let ended = charge.slices(trace).filter_map(|slice| ended_by_network(trace, &slice, DELAY_NS.start));
     let waits: BTreeSet<(ThreadId, Timestamp)> = ended.map(|wait| (wait.thread, wait.start)).collect();
-    Charge::of(trace, |slice| waits.contains(&(slice.thread, slice.start)))
+    Charge::matching(trace, |slice| waits.contains(&(slice.thread, slice.start)))
 }
 
 /// The wait that the network ended so that this wait for a peer ended. It is the wait itself, or a wait of

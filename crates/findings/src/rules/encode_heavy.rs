@@ -33,7 +33,7 @@
 use super::{Info, Verdict};
 use crate::derive::services::Service;
 use crate::scene::Scene;
-use crate::served::{self, Words};
+use crate::service_findings::{self, Words};
 
 pub(super) const INFO: Info = Info {
     name: "encode-heavy",
@@ -54,5 +54,5 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
             "List the callers: holdup report stacks --callers".into(),
         ],
     };
-    served::judge_beside(scene, Service::Encode, MUCH, words)
+    service_findings::judge_as_hint(scene, Service::Encode, MUCH, words)
 }

@@ -112,7 +112,7 @@ fn finding(scene: &Scene, regions: &Regions) -> Option<Charged> {
         },
     ];
     summary.extend(scene.waits_come_from(is_join));
-    let charge = Charge::of(scene.trace, is_join);
+    let charge = Charge::matching(scene.trace, is_join);
     let finding = Finding {
         rule: INFO.name,
         subject: format!("the parallel regions of {}", thread(scene.trace, who)),

@@ -75,7 +75,7 @@ fn costliest(trace: &Trace, births: &Births) -> Option<Charge> {
         let (forks, _) = fork_of(trace, births, slice)?;
         Some(trace.threads.get(forks.index())?.process)
     };
-    let all = Charge::of(trace, |slice| process(slice).is_some());
+    let all = Charge::matching(trace, |slice| process(slice).is_some());
     let mut of_process: BTreeMap<ProcessId, u64> = BTreeMap::new();
     for slice in all.slices(trace) {
         if let Some(process) = process(&slice) {
@@ -85,7 +85,7 @@ fn costliest(trace: &Trace, births: &Births) -> Option<Charge> {
     let (most, _) = of_process.iter().max_by_key(|(id, ns)| (**ns, std::cmp::Reverse(**id)))?;
     Some(match of_process.len() {
         1 => all,
-        _ => Charge::of(trace, |slice| process(slice) == Some(*most)),
+        _ => Charge::matching(trace, |slice| process(slice) == Some(*most)),
     })
 }
 
@@ -93,7 +93,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     scene.needs_wait_reasons()?;
     let trace = scene.trace;
     // Waits for an address space are in this class, and no stall saves more than was waited.
-    if scene.of_wall(scene.derived.ledger.of(Class::FaultWait) as f64) < GAIN_MIN {
+    if scene.of_wall(scene.derived.ledger.class_ns(Class::FaultWait) as f64) < GAIN_MIN {
         return Ok(Vec::new());
     }
     let births = forks::births(trace);
@@ -102,13 +102,13 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     if scene.of_wall(stall.saved_ns) < GAIN_MIN {
         return Ok(Vec::new());
     }
-    let Some(pauses) = Pauses::of(trace, &births, &charge) else { return Ok(Vec::new()) };
-    let copies = Copies::of(scene, pauses.forks);
+    let Some(pauses) = Pauses::derive(trace, &births, &charge) else { return Ok(Vec::new()) };
+    let copies = Copies::derive(scene, pauses.forks);
     let waits = copies.waits(scene, pauses.forks);
     let finding = Finding {
         rule: INFO.name,
         subject: thread(trace, pauses.forks),
-        summary: said(scene, &pauses, &charge, &copies),
+        summary: summary(scene, &pauses, &charge, &copies),
         cost_ns: charge.ns(),
         gain: scene.gain(&stall, |_, waited| waited),
         likely: None,
@@ -123,7 +123,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     Ok(vec![Charged { finding, charge }])
 }
 
-fn said(scene: &Scene, pauses: &Pauses, charge: &Charge, copies: &Copies) -> Vec<String> {
+fn summary(scene: &Scene, pauses: &Pauses, charge: &Charge, copies: &Copies) -> Vec<String> {
     let mut said = vec![
         format!(
             "{} forked, and {} of the process paused: median {}, maximum {} ({}).",
@@ -166,7 +166,7 @@ struct Pauses {
 }
 
 impl Pauses {
-    fn of(trace: &Trace, births: &Births, charge: &Charge) -> Option<Pauses> {
+    fn derive(trace: &Trace, births: &Births, charge: &Charge) -> Option<Pauses> {
         let mut pauses: BTreeMap<(ThreadId, Timestamp), u64> = BTreeMap::new();
         let mut waiters: BTreeSet<ThreadId> = BTreeSet::new();
         for slice in charge.slices(trace) {
@@ -199,7 +199,7 @@ struct Copies {
 }
 
 impl Copies {
-    fn of(scene: &Scene, forks: ThreadId) -> Copies {
+    fn derive(scene: &Scene, forks: ThreadId) -> Copies {
         let (trace, ledger) = (scene.trace, &scene.derived.ledger);
         let copying = Copying::new(trace);
         let is_child = |id: ThreadId| trace.threads[id.index()].parent == Some(forks);
@@ -214,6 +214,6 @@ impl Copies {
     /// The waits for the children, if their copies are what these are for.
     fn waits(&self, scene: &Scene, forks: ThreadId) -> Option<Charge> {
         let is_wait = |slice: &Slice| slice.thread == forks && scene.class(slice) == Some(Class::ChildWait);
-        (self.dropped_ns > MOSTLY * self.children_ns).then(|| Charge::of(scene.trace, is_wait))
+        (self.dropped_ns > MOSTLY * self.children_ns).then(|| Charge::matching(scene.trace, is_wait))
     }
 }

@@ -30,7 +30,7 @@
 use super::{Info, Verdict};
 use crate::derive::services::Service;
 use crate::scene::Scene;
-use crate::served::{self, Words};
+use crate::service_findings::{self, Words};
 
 pub(super) const INFO: Info = Info {
     name: "format-heavy",
@@ -47,5 +47,5 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
             "Keep numbers as numbers, and format constant parts once".into(),
         ],
     };
-    served::judge_beside(scene, Service::Format, served::MOST, words)
+    service_findings::judge_as_hint(scene, Service::Format, service_findings::MOST, words)
 }

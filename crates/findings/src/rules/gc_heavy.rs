@@ -101,7 +101,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
             && is_judged(slice.thread)
             && scene.class(slice) == Some(Class::GcWait)
     };
-    let waited = Charge::of(scene.trace, waits);
+    let waited = Charge::matching(scene.trace, waits);
     let evidence = scene.longest_of(&waited, |_| "waits for a collection".to_owned());
     let asked = asked.filter(|asked| asked.share >= ASKED_MIN);
     let finding = Finding {
@@ -109,7 +109,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         subject: subject(&uses),
         summary: summary(scene, worst, &uses)
             .into_iter()
-            .chain(asked.as_ref().map(collecting::said_asked))
+            .chain(asked.as_ref().map(collecting::requested_sentence))
             .collect(),
         cost_ns: works.iter().map(Cost::ns).sum(),
         gain,
@@ -160,7 +160,7 @@ fn cost<'a>(scene: &Scene, thread: &'a ThreadLedger, with_late: bool) -> Cost<'a
 /// Threads with a fair share of the program's own work. Pauses of a compiler thread delay no work.
 fn workers<'a>(scene: &Scene<'a>) -> impl Iterator<Item = &'a ThreadLedger> {
     let (ledger, scene) = (&scene.derived.ledger, *scene);
-    let enough = WORKS_MIN * ledger.of(Class::Useful) as f64;
+    let enough = WORKS_MIN * ledger.class_ns(Class::Useful) as f64;
     ledger.threads.iter().filter(move |one| {
         let useful = one.classes[Class::Useful as usize];
         useful > 0 && useful as f64 >= enough && !compiles(&scene, one.thread)

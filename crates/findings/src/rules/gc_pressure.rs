@@ -72,7 +72,7 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
     let is_theirs = |lane: &LaneGc| collecting::idle_domains(scene, lane.process) > 0;
     let own_ns = |lane: &LaneGc| match is_theirs(lane) {
         true => lane.times.cost_ns() - collecting::waited_ns(lane),
-        false => lane.times.cost_ns().saturating_sub(collecting::strangers_ns(scene, lane)),
+        false => lane.times.cost_ns().saturating_sub(collecting::other_programs_ns(scene, lane)),
     };
     let cost = |lane: &&LaneGc| scene.of_wall(own_ns(lane) as f64).clamp(0.0, 1.0);
     let halved = |lane: &&LaneGc| {
@@ -136,12 +136,12 @@ fn summary((gc, garbage): (&Gc, &Garbage), domains: &[&LaneGc]) -> Vec<String> {
             time(gc.pauses.p99_ns),
         ),
     ];
-    said.extend(who_allocates(garbage));
+    said.extend(allocators_sentence(garbage));
     said
 }
 
 /// A sentence on the functions for which threads collected, if enough of them were seen.
-fn who_allocates(garbage: &Garbage) -> Option<String> {
+fn allocators_sentence(garbage: &Garbage) -> Option<String> {
     let named: Vec<String> = garbage.named(LISTED_MAX);
     (garbage.stacks >= STACKS_MIN && !named.is_empty()).then(|| {
         format!("Allocating when they began ({}): {}.", count(garbage.stacks, "stack"), named.join(", "))

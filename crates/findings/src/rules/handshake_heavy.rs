@@ -36,7 +36,7 @@ use super::{Info, Verdict};
 use crate::derive::services::{self, Service, ServiceUse};
 use crate::finding::Confidence;
 use crate::scene::Scene;
-use crate::served::{self, Words};
+use crate::service_findings::{self, Words};
 use crate::wording::percent;
 
 pub(super) const INFO: Info = Info {
@@ -60,8 +60,8 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
             "For peers that reconnect: session resumption (tickets), elliptic-curve certificates instead of RSA".into(),
         ],
     };
-    let mut found = served::judge_beside(scene, Service::Handshake, MUCH, words)?;
-    let within = served::costly(scene, Service::Handshake).map(|used| within(scene, used));
+    let mut found = service_findings::judge_as_hint(scene, Service::Handshake, MUCH, words)?;
+    let within = service_findings::costly(scene, Service::Handshake).map(|used| within(scene, used));
     if let Some(part) = within.filter(|part| *part <= BEGINNING) {
         for finding in &mut found {
             finding.confidence = scene.confidence(Confidence::Low);

@@ -131,7 +131,7 @@ fn tally(scene: &Scene, mut all: Vec<(ProcessId, Words)>) -> Vec<(ProcessId, Wor
     }
     let processes: BTreeSet<ProcessId> = all.iter().map(|(process, _)| *process).collect();
     for id in trace.target_threads().filter(|id| processes.contains(&trace.threads[id.index()].process)) {
-        for slice in trace.slices.of(id).filter(|slice| slice.state == ThreadState::Blocked) {
+        for slice in trace.slices.of_thread(id).filter(|slice| slice.state == ThreadState::Blocked) {
             let group = of_wait.get(slice.wait.index()).copied().flatten();
             let Some((_, words)) = group.and_then(|group| all.get_mut(group)) else { continue };
             *words.by_thread.entry(id).or_default() += slice.duration().0;
@@ -152,7 +152,7 @@ fn held_in(scene: &Scene, words: &Words) -> Vec<(String, f64)> {
     lock.held_in.iter().take(PLACES_MAX).map(part).collect()
 }
 
-fn told(places: &[(String, f64)]) -> Option<String> {
+fn holder_sentence(places: &[(String, f64)]) -> Option<String> {
     let place = |(name, part): &(String, f64)| format!("{} ({})", function(name), percent(*part));
     let places: Vec<String> = places.iter().map(place).collect();
     (!places.is_empty())
@@ -193,7 +193,7 @@ fn advice(places: &[(String, f64)]) -> Vec<String> {
 
 fn finding(scene: &Scene, process: ProcessId, words: &Words) -> Option<Charged> {
     let trace = scene.trace;
-    let charge = Charge::of(trace, |slice| is_here(words, slice));
+    let charge = Charge::matching(trace, |slice| is_here(words, slice));
     let stall = scene.stall(&charge);
     let gain = scene.gain(&stall, |_, waited| waited);
     if gain.high < GAIN_MIN {
@@ -215,7 +215,7 @@ fn finding(scene: &Scene, process: ProcessId, words: &Words) -> Option<Charged> 
     let finding = Finding {
         rule: INFO.name,
         subject: format!("GIL of {}", trace.process_name(process)),
-        summary: std::iter::once(waited).chain(told(&places)).chain(alone).collect(),
+        summary: std::iter::once(waited).chain(holder_sentence(&places)).chain(alone).collect(),
         cost_ns: charge.ns(),
         gain,
         likely: None,

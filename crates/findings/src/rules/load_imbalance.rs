@@ -58,12 +58,12 @@ const CPUS_DIFFER: f64 = 0.1;
 const CPUS_DIFFER_ONCE: f64 = 0.2;
 
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
-    lateness::judge(scene, INFO.name, |used| used.imbalance, |used| said(scene, used))
+    lateness::judge(scene, INFO.name, |used| used.imbalance, |used| describe(scene, used))
 }
 
-fn said(scene: &Scene, used: &SiteUse) -> Said {
+fn describe(scene: &Scene, used: &SiteUse) -> Said {
     let spun = used.spun_ns as f64 > SPUN_LIKELY * used.harm_ns as f64;
-    let by_strangers = used.is_strangers() && 2 * used.strangers_ns > used.causes.total_ns();
+    let by_strangers = used.is_due_to_other_programs() && 2 * used.strangers_ns > used.causes.total_ns();
     let confidence = match used.meetings {
         _ if by_strangers || cpus_may_differ(used) => Confidence::Low,
         MEETINGS_SURE.. if !spun => Confidence::High,

@@ -52,7 +52,6 @@
 use holdup_events::{ThreadId, WaitReason};
 
 use super::{ChargedVerdict, Info};
-use crate::beside;
 use crate::charge::Charge;
 use crate::derive::blame::EndClass;
 use crate::derive::lines::{LINE_BYTES, SharedData};
@@ -62,6 +61,7 @@ use crate::derive::occupancy::Stall;
 use crate::derive::syscall_names::FUTEX;
 use crate::finding::{Confidence, Finding};
 use crate::known_waits;
+use crate::low_cpu_waiters;
 use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{count, ends, percent, thread, time};
@@ -107,13 +107,13 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         let Some(lock) = lock else { continue };
         let running = Running { calls_ns: futex_cpu_ns(scene, lock), line_ns: line_ns(scene, lock) };
         let on_idle_cpus = scene.of_wall(stall.saved_ns) + share_of_running(scene, running.ns());
-        let may_be_beside = scene.of_wall(lock.wait_ns as f64) >= beside::WAITS_MIN;
+        let may_be_beside = scene.of_wall(lock.wait_ns as f64) >= low_cpu_waiters::WAITS_MIN;
         if on_idle_cpus < GAIN_MIN && !may_be_beside {
             continue;
         }
         let charge = charge(scene, number as u32);
         let beside = if may_be_beside {
-            scene.of_wall(beside::saved_ns(scene.trace, scene.derived, &charge))
+            scene.of_wall(low_cpu_waiters::saved_ns(scene.trace, scene.derived, &charge))
         } else {
             0.0
         };
@@ -125,7 +125,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
                 finding.confidence = finding.confidence.min(Confidence::Medium);
                 finding.summary.push(BESIDE.to_owned());
             }
-            say_who_is_kept_out(scene, lock, &charge, &mut finding);
+            add_writers_kept_out(scene, lock, &charge, &mut finding);
             findings.push(Charged { finding, charge });
         }
     }
@@ -135,7 +135,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
 }
 
 /// Adds a sentence if writers wait for readers, of which there is always at least one.
-fn say_who_is_kept_out(scene: &Scene, lock: &LockUse, charge: &Charge, finding: &mut Finding) {
+fn add_writers_kept_out(scene: &Scene, lock: &LockUse, charge: &Charge, finding: &mut Finding) {
     let waited =
         |id: ThreadId| charge.slices_of(scene.trace, id).map(|slice| slice.duration().0).sum::<u64>();
     // Writers that held the lock would also have waited for each other.
@@ -145,7 +145,7 @@ fn say_who_is_kept_out(scene: &Scene, lock: &LockUse, charge: &Charge, finding: 
         .filter(|(id, _)| id.is_some_and(|id| waited(id) as f64 <= HARDLY * lock.wait_ns as f64))
         .map(|(_, ns)| ns)
         .sum();
-    let kept_out = known_waits::of(scene, charge, |runtime| &runtime.writing);
+    let kept_out = known_waits::find(scene, charge, |runtime| &runtime.writing);
     if let Some(known) = kept_out.filter(|_| by_others as f64 >= MOSTLY * lock.wait_ns as f64) {
         finding.summary.push(known.sentence);
         finding.advice.insert(0, known.advice);
@@ -156,7 +156,7 @@ fn say_who_is_kept_out(scene: &Scene, lock: &LockUse, charge: &Charge, finding: 
 fn charge(scene: &Scene, number: u32) -> Charge {
     let locks = &scene.derived.occupancy.locks;
     let told = (scene.trace, &scene.derived.roles);
-    let own = Charge::of(scene.trace, |slice| locks.waited(told, slice) == Some(number));
+    let own = Charge::matching(scene.trace, |slice| locks.waited(told, slice) == Some(number));
     let behind = |holding| holding == Holding::Lock(number);
     let others = scene.derived.lock_holding.iter().filter(|lock| lock.waiting_while(behind) > 0);
     others.fold(own, |sum, lock| {

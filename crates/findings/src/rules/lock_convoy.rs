@@ -97,7 +97,7 @@ fn finding(scene: &Scene, lock: &LockHolding) -> Option<Charged> {
     let name = scene.lock_name(lock.lock);
     let locks = &scene.derived.occupancy.locks;
     let told = (scene.trace, &scene.derived.roles);
-    let charge = Charge::of(scene.trace, |slice| locks.waited(told, slice) == Some(lock.lock));
+    let charge = Charge::matching(scene.trace, |slice| locks.waited(told, slice) == Some(lock.lock));
     let mut gain = scene.gain(&scene.stall(&charge), |_, waited| waited);
     // Where CPUs are busy waiting costs nothing, but the kernel's work does.
     gain.high = (gain.high + scene.of_wall_if_run(lock.in_call(FUTEX) as f64)).min(1.0);

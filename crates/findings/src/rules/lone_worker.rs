@@ -92,8 +92,11 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
     }
     let waited = Waited::for_thread(scene, lone);
     if waited.ns as f64 >= WAITED_FOR_MIN * path_ns as f64 {
-        let beside =
-            Beside { said: waited.said(), note: "works while others wait for it", sure: Confidence::Medium };
+        let beside = Beside {
+            said: waited.sentence(),
+            note: "works while others wait for it",
+            sure: Confidence::Medium,
+        };
         return Ok(vec![finding(scene, (lone, path_ns, at_once), beside)]);
     }
     let idle = idle_workers(scene, lone);
@@ -129,7 +132,8 @@ fn idle_workers(scene: &Scene, lone: ThreadId) -> u64 {
     let process = |thread: ThreadId| scene.trace.threads[thread.index()].process;
     let roles = &scene.derived.roles;
     let carries = |thread: ThreadId| {
-        let mut waits = scene.trace.slices.of(thread).filter(|slice| slice.state == ThreadState::Blocked);
+        let mut waits =
+            scene.trace.slices.of_thread(thread).filter(|slice| slice.state == ThreadState::Blocked);
         waits.any(|slice| {
             roles.rule_of_wait(&slice).is_some_and(|(runtime, rule)| runtime.carries_tasks && rule.idle)
         })
@@ -160,7 +164,7 @@ struct Waited {
 }
 
 impl Waited {
-    fn said(&self) -> String {
+    fn sentence(&self) -> String {
         let waiters = count(self.waiters.len() as u64, "thread");
         format!("{waiters} waited for it, {} in total.", time(self.ns))
     }
@@ -200,7 +204,7 @@ fn pools(scene: &Scene) -> BTreeSet<ProcessId> {
 /// Time (ns) that a thread waited with timeouts for an event that, mostly, the lone thread finally signalled.
 fn looked_again_ns(trace: &Trace, waiter: ThreadId, lone: ThreadId) -> u64 {
     let mut of_wait: BTreeMap<WaitId, (u64, i64)> = BTreeMap::new();
-    for slice in trace.slices.of(waiter).filter(|slice| slice.state == ThreadState::Blocked) {
+    for slice in trace.slices.of_thread(waiter).filter(|slice| slice.state == ThreadState::Blocked) {
         let (timed_ns, told) = of_wait.entry(slice.wait).or_default();
         match trace.ended_by(&slice) {
             Some(end) if end.context == WakeContext::Thread => {
@@ -227,7 +231,7 @@ fn finding(scene: &Scene, (lone, path_ns, at_once): (ThreadId, u64, f64), beside
     ];
     let mut less = "Have it do less: its work determines the run's length".to_owned();
     if let Some(busiest) = &busiest {
-        let place = busiest.said();
+        let place = busiest.display_name();
         less = format!("Do less in {place}: it determines the run's length");
         let (share, error) = (percent(busiest.share), percent(busiest.error));
         summary.push(format!("{share} ± {error} of its useful work is in {place}."));

@@ -101,14 +101,14 @@ fn sentence(text: &str) -> String {
 }
 
 /// The last thread of a chain.
-fn who(scene: &Scene, chain: &[Told]) -> String {
+fn last_thread(scene: &Scene, chain: &[Told]) -> String {
     let last = chain.iter().rev().find_map(|told| told.link.thread);
     last.map_or_else(|| "a thread".to_owned(), |id| thread(scene.trace, id))
 }
 
 /// The thread at the end of the chain, and its place.
 fn subject(scene: &Scene, chain: &[Told]) -> String {
-    let who = who(scene, chain);
+    let who = last_thread(scene, chain);
     let last = chain.iter().rev().find(|told| told.link.thread.is_some());
     match last.and_then(|told| told.place.as_ref()) {
         Some(place) => format!("{who} in {place}"),
@@ -150,7 +150,7 @@ fn advice(scene: &Scene, chain: &[Told]) -> Vec<String> {
             advice.push(format!(
                 "Keep a CPU free for {}: fewer threads, a lower priority of {}, or a CPU set",
                 thread(scene.trace, slice.thread),
-                who(scene, chain)
+                last_thread(scene, chain)
             ));
         }
         Some(slice) if scene.trace.wait(slice.wait).reason == WaitReason::Sleep => {

@@ -74,7 +74,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     if !paging.counted || memory_reclaim::is_short(paging) {
         return Ok(Vec::new());
     }
-    let charge = Charge::of(scene.trace, |slice| is_for_a_page(scene, slice));
+    let charge = Charge::matching(scene.trace, |slice| is_for_a_page(scene, slice));
     let waits_long = paging.all.major >= READS_MIN && scene.of_wall(charge.ns() as f64) >= WAITS_MIN;
     if !is_of_files(paging) && !waits_long {
         return Ok(Vec::new());
@@ -87,7 +87,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     if gain.high < GAIN_MIN {
         return Ok(Vec::new());
     }
-    let order = fault_order::of(scene.trace);
+    let order = fault_order::derive(scene.trace);
     let waited_ns = charge.ns();
     let ran_ns = running.map_or(0, |faults| faults.ns);
     let finding = Finding {
@@ -157,11 +157,11 @@ fn summary(scene: &Scene, order: Option<FaultOrder>, (charge, waited_ns): (&Char
     if !named.is_empty() {
         summary.push(format!("Faulting functions (sampled): {}.", named.join(", ")));
     }
-    summary.extend(order.map(said));
+    summary.extend(order.map(order_sentence));
     summary
 }
 
-fn said(order: FaultOrder) -> String {
+fn order_sentence(order: FaultOrder) -> String {
     let (upwards, error) = (percent(order.upwards), percent(order.upwards_error));
     let each = format!("{:.1}", order.pages_each);
     match is_page_after_page(order) {

@@ -73,7 +73,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         return Ok(Vec::new());
     }
     let (all, again) = (&paging.all, read_again(paging));
-    let charge = Charge::of(scene.trace, |slice| is_for_memory(scene, slice));
+    let charge = Charge::matching(scene.trace, |slice| is_for_memory(scene, slice));
     let stall = scene.stall(&charge);
     let waits = scene.gain_whoever_ran(&stall, |thread, waited| waited.min(thread.running_ns() as f64));
     let taking = scene.of_wall_if_run(all.reclaim_ns() as f64);

@@ -125,7 +125,7 @@ fn moves_of(scene: &Scene, thread: ThreadId) -> Moves {
     let mut moves = Moves { thread, count: 0, other_node: 0, first: Vec::new() };
     let mut other_node = Vec::new();
     let mut last: Option<Slice> = None;
-    for slice in scene.trace.slices.of(thread) {
+    for slice in scene.trace.slices.of_thread(thread) {
         if slice.state != ThreadState::Running || slice.cpu == CpuId::NONE {
             continue;
         }

@@ -47,7 +47,7 @@ use crate::derive::partners::Partners;
 use crate::finding::{Confidence, Finding, Gain};
 use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
-use crate::wording::{count, percent, stranger, time};
+use crate::wording::{count, other_program, percent, time};
 
 pub(super) const INFO: Info = Info {
     name: "noisy-neighbour",
@@ -66,7 +66,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     if !enough(1.0) {
         return Ok(Vec::new());
     }
-    let waits = Waits::of(scene);
+    let waits = Waits::derive(scene);
     let blame = blame(scene, &waits);
     let all: u64 = blame.iter().map(|(_, ns)| ns).sum();
     let partners = Partners::new(scene.trace);
@@ -115,7 +115,7 @@ impl Neighbours {
         let gain = scene.gain(&scene.derived.occupancy.others, |_, waited| waited);
         Some(Finding {
             rule: INFO.name,
-            subject: stranger(scene.trace, worst),
+            subject: other_program(scene.trace, worst),
             summary: self.summary(scene, waits, others_ns),
             cost_ns: others_ns,
             gain: Gain { low: (part * gain.low).min(most), high: (part * gain.high).min(most) },
@@ -125,7 +125,7 @@ impl Neighbours {
             advice: vec![
                 format!(
                     "Keep {} off these CPUs (taskset, cpuset) or run it elsewhere",
-                    stranger(scene.trace, worst)
+                    other_program(scene.trace, worst)
                 ),
                 "Or leave it room: one thread fewer than the number of CPUs".into(),
             ],
@@ -151,14 +151,15 @@ impl Neighbours {
     fn summary(&self, scene: &Scene, waits: &Waits, others_ns: u64) -> Vec<String> {
         let blamed: u64 = self.blame.iter().map(|(_, ns)| ns).sum();
         let share = |ns: u64| percent(ns as f64 / blamed.max(1) as f64);
-        let named = |(id, ns): &(ProcessId, u64)| format!("{} {}", stranger(scene.trace, *id), share(*ns));
+        let named =
+            |(id, ns): &(ProcessId, u64)| format!("{} {}", other_program(scene.trace, *id), share(*ns));
         let mut summary = Vec::new();
         if let Some((worst, ns)) = self.blame.first() {
             summary.push(format!(
                 "Threads waited {} ({} of their time) for a CPU that another program used. {} accounts for {} of it.",
                 time(others_ns),
                 percent(scene.of_thread_time(others_ns)),
-                stranger(scene.trace, *worst),
+                other_program(scene.trace, *worst),
                 share(*ns),
             ));
         }
@@ -185,9 +186,9 @@ struct Waits<'a> {
 }
 
 impl<'a> Waits<'a> {
-    fn of(scene: &Scene<'a>) -> Waits<'a> {
+    fn derive(scene: &Scene<'a>) -> Waits<'a> {
         let (trace, derived) = (scene.trace, scene.derived);
-        let how_long = Displaced::of(trace, &derived.ledger, &derived.occupancy.others);
+        let how_long = Displaced::derive(trace, &derived.ledger, &derived.occupancy.others);
         if scene.of_wall(how_long.elsewhere_ns as f64) < GAIN_MIN {
             return Waits { how_long: Displaced { elsewhere_ns: 0, ..how_long }, elsewhere: None };
         }
@@ -210,8 +211,8 @@ impl<'a> Waits<'a> {
         let elsewhere = Charge::of_rows(scene.trace, |thread, take| {
             let Some(elsewhere) = self.elsewhere(thread) else { return };
             let mut cursors = vec![0; scene.timelines.len()];
-            for (row, slice) in scene.trace.slices.rows(thread).zip(scene.trace.slices.of(thread)) {
-                if waits_for_others(&slice) && elsewhere.is_taken(&slice, &mut cursors) {
+            for (row, slice) in scene.trace.slices.rows(thread).zip(scene.trace.slices.of_thread(thread)) {
+                if is_cpu_wait(&slice) && elsewhere.is_taken(&slice, &mut cursors) {
                     take(row);
                 }
             }
@@ -220,7 +221,7 @@ impl<'a> Waits<'a> {
     }
 }
 
-fn waits_for_others(slice: &Slice) -> bool {
+fn is_cpu_wait(slice: &Slice) -> bool {
     slice.state.waits_for_cpu() && slice.state != ThreadState::Throttled
 }
 
@@ -255,10 +256,12 @@ fn add_blame(
     sums: &mut BTreeMap<ProcessId, u64>,
 ) {
     let mut cursors = vec![0; scene.timelines.len()];
-    for slice in scene.trace.slices.of(thread).filter(waits_for_others) {
-        let elsewhere = waits.elsewhere(thread).into_iter().flat_map(|elsewhere| elsewhere.others(&slice));
+    for slice in scene.trace.slices.of_thread(thread).filter(is_cpu_wait) {
+        let elsewhere =
+            waits.elsewhere(thread).into_iter().flat_map(|elsewhere| elsewhere.other_cpus(&slice));
         for cpu in std::iter::once(slice.cpu).chain(elsewhere) {
-            let (Some(timeline), Some(near)) = (scene.timelines.of(cpu), cursors.get_mut(usize::from(cpu.0)))
+            let (Some(timeline), Some(near)) =
+                (scene.timelines.of_cpu(cpu), cursors.get_mut(usize::from(cpu.0)))
             else {
                 continue;
             };

@@ -79,12 +79,13 @@ const NAMED_MAX: usize = 3;
 
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     scene.needs_wait_reasons()?;
-    Ok(told(scene).map(|(asking, share)| finding(scene, asking, share)).collect())
+    Ok(reported(scene).map(|(asking, share)| finding(scene, asking, share)).collect())
 }
 
 /// The reported requests, with the share of the run in which such waits were the only activity.
-fn told<'a>(scene: &Scene<'a>) -> impl Iterator<Item = (&'a Asking, f64)> {
-    let in_groups = |one: &&Asking| one.peer.is_some_and(|peer| batch_straggler::tells_of(scene, peer));
+fn reported<'a>(scene: &Scene<'a>) -> impl Iterator<Item = (&'a Asking, f64)> {
+    let in_groups =
+        |one: &&Asking| one.peer.is_some_and(|peer| batch_straggler::reports_requests_to(scene, peer));
     let asking = scene.derived.asking.iter().filter(move |one| !in_groups(one));
     let limited =
         asking.filter(|one| one.waits >= WAITS_MIN && (one.at_once() < AT_ONCE_MAX || is_pool(one)));
@@ -93,12 +94,12 @@ fn told<'a>(scene: &Scene<'a>) -> impl Iterator<Item = (&'a Asking, f64)> {
 
 /// The reported waits.
 pub(super) fn waits<'a>(scene: &Scene<'a>) -> impl Iterator<Item = &'a Charge> {
-    told(scene).map(|(asking, _)| &asking.waited)
+    reported(scene).map(|(asking, _)| &asking.waited)
 }
 
 /// Whether the rule reports waits for that process's responses.
-pub(super) fn tells_of(scene: &Scene, peer: ProcessId) -> bool {
-    told(scene).any(|(asking, _)| asking.peer == Some(peer))
+pub(super) fn reports_waits_for(scene: &Scene, peer: ProcessId) -> bool {
+    reported(scene).any(|(asking, _)| asking.peer == Some(peer))
 }
 
 /// Whether all threads that ask do so nearly all the time: their number is the limit, however many they are. A thread that polls may
@@ -143,7 +144,7 @@ fn finding(scene: &Scene, asking: &Asking, share: f64) -> Charged {
     }
     summary.extend(addresses(asking));
     summary.extend(scene.charged_come_from(&asking.waited));
-    let blocking = known_waits::of(scene, &asking.waited, |runtime| &runtime.blocking);
+    let blocking = known_waits::find(scene, &asking.waited, |runtime| &runtime.blocking);
     summary.extend(blocking.iter().map(|one| one.sentence.clone()));
     let sure = match asking.is_sure && (at_once < AT_ONCE_SURE || is_pool(asking)) {
         true => Confidence::Medium,

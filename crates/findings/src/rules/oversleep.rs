@@ -50,12 +50,12 @@ use holdup_events::{ProcessId, ThreadId};
 use super::{ChargedVerdict, Info, poll_loop};
 use crate::charge::Charge;
 use crate::derive::clocked::{self, Clocked};
-use crate::derive::kept_back::{self, KeptBack};
+use crate::derive::delayed_sends::{self, KeptBack};
+use crate::derive::free_capacity;
 use crate::derive::ledger::is_nearly_idle;
+use crate::derive::lost_wakeups::{self, Untold};
 use crate::derive::occupancy::Stall;
-use crate::derive::room;
 use crate::derive::task_sleeps::{self, TaskSleeps};
-use crate::derive::untold::{self, Untold};
 use crate::failing;
 use crate::finding::{Confidence, Finding, Gain};
 use crate::known_waits;
@@ -94,7 +94,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     let Some(Slept { sleeping, charge, stall, is_often }) = slept(scene) else { return Ok(Vec::new()) };
     let sleeps = |id: ThreadId| sleeping.binary_search_by_key(&id, |one| one.thread).is_ok();
     let high = scene.of_wall(stall.saved_ns).clamp(0.0, 1.0);
-    let Some((worst, _)) = room::ranked(&stall).first().copied() else { return Ok(Vec::new()) };
+    let Some((worst, _)) = free_capacity::ranked(&stall).first().copied() else { return Ok(Vec::new()) };
     let times: u64 = sleeping.iter().map(|one| one.sleeps).sum();
     let sleep_ns: u64 = sleeping.iter().map(|one| one.sleep_ns).sum();
     let mut summary = vec![format!(
@@ -104,10 +104,10 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         count(times, "sleep"),
         time(sleep_ns / times.max(1)),
     )];
-    let late = Late::of(&sleeping);
+    let late = Late::sum(&sleeping);
     summary.extend(late.sentence());
     summary.extend(failing::before_sleeps(scene, &sleeping));
-    let kept_back = kept_back::derive(scene.trace, &charge)
+    let delayed_sends = delayed_sends::derive(scene.trace, &charge)
         .filter(|kept| kept.times >= SLEEPS_MIN && kept.ns as f64 >= KEPT_MIN * stall.saved_ns);
     let tasks = tasks(scene, &sleeping);
     let place = tasks.as_ref().and_then(of_tasks).or_else(|| {
@@ -117,19 +117,20 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         })
     });
     // Stacks may be those of its peers' sleeps, where its own clock is a task's.
-    summary.extend(place.filter(|_| kept_back.is_none()));
-    let untold = untold::derive(scene.trace, &scene.derived.roles, &charge);
-    let untold = Some(untold).filter(|untold| untold.ns as f64 >= UNTOLD_MIN * stall.saved_ns);
-    summary.extend(untold.map(said));
-    let known = known_waits::of(scene, &charge, |runtime| &runtime.sleeping);
+    summary.extend(place.filter(|_| delayed_sends.is_none()));
+    let lost_wakeups = lost_wakeups::derive(scene.trace, &scene.derived.roles, &charge);
+    let lost_wakeups = Some(lost_wakeups).filter(|lost| lost.ns as f64 >= UNTOLD_MIN * stall.saved_ns);
+    summary.extend(lost_wakeups.map(lost_wakeup_sentence));
+    let known = known_waits::find(scene, &charge, |runtime| &runtime.sleeping);
     summary.extend(known.iter().map(|known| known.sentence.clone()));
-    summary.extend(kept_back.map(|kept| said_of_kept(scene, kept)));
+    summary.extend(delayed_sends.map(|kept| delayed_send_sentence(scene, kept)));
     let sure = match is_often {
         true => poll_loop::sure(scene, sleeps),
         false => Confidence::Low,
     };
-    let is_known =
-        known.is_some() || kept_back.is_some() || untold.is_some_and(|untold| untold.waits >= SLEEPS_MIN);
+    let is_known = known.is_some()
+        || delayed_sends.is_some()
+        || lost_wakeups.is_some_and(|lost| lost.waits >= SLEEPS_MIN);
     let confidence = scene.confidence(if is_known { sure.max(Confidence::Medium) } else { sure });
     // Without load nobody waits for a server, and its housekeeping is all that there is.
     if confidence == Confidence::Low && is_nearly_idle(scene.trace, &scene.derived.ledger) {
@@ -149,8 +150,8 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
             .into_iter()
             .chain(late.advice())
             .chain(tasks.and_then(|tasks| late.of_ticks(tasks.tick_ns)))
-            .chain(kept_back.map(|_| KEPT_BACK.to_owned()))
-            .chain(untold.map_or_else(|| advice(scene), tell))
+            .chain(delayed_sends.map(|_| KEPT_BACK.to_owned()))
+            .chain(lost_wakeups.map_or_else(|| advice(scene), signal_advice))
             .collect(),
     };
     Ok(vec![Charged { finding, charge }])
@@ -226,7 +227,7 @@ fn slept(scene: &Scene) -> Option<Slept> {
 }
 
 /// A sentence on sleeping threads that wait for others, which do not signal them.
-fn said(untold: Untold) -> String {
+fn lost_wakeup_sentence(untold: Untold) -> String {
     format!(
         "{} of these were waits for another thread that ended by timeout ({} in total). The waiter then continued and woke other threads: the condition already held, but no thread had signalled it.",
         count(untold.waits, "sleep"),
@@ -235,7 +236,7 @@ fn said(untold: Untold) -> String {
 }
 
 /// A sentence on sleeping threads that delay data for which a peer waits.
-fn said_of_kept(scene: &Scene, kept: KeptBack) -> String {
+fn delayed_send_sentence(scene: &Scene, kept: KeptBack) -> String {
     let [by, from] = [kept.by, kept.from].map(|process| scene.trace.process_name(process));
     format!(
         "{} {by} sent to {from} (or to another peer), got no response, and sent again after the timeout, mostly behind {}. The peers waited for it, {} in total.",
@@ -246,7 +247,7 @@ fn said_of_kept(scene: &Scene, kept: KeptBack) -> String {
 }
 
 /// Advice on how to signal waiters.
-fn tell(untold: Untold) -> Vec<String> {
+fn signal_advice(untold: Untold) -> Vec<String> {
     let shared = "Several threads wait at one place: signal for each new item, not only when there was none before. If they wait for different conditions, wake all of them (notify_all, broadcast), or use one condition variable per condition";
     let lost = "Signal the waiter when its condition becomes true: change the condition under the lock, then signal. A signal before the wait is lost";
     let first = if 2 * untold.shared > untold.waits { shared } else { lost };
@@ -274,7 +275,7 @@ pub(super) struct Late {
 }
 
 impl Late {
-    pub(super) fn of(sleeping: &[Clocked]) -> Late {
+    pub(super) fn sum(sleeping: &[Clocked]) -> Late {
         let sum = |part: fn(&Clocked) -> u64| sleeping.iter().map(part).sum();
         Late {
             sleeps: sum(|one| one.asked),

@@ -87,8 +87,8 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     let high = scene.of_wall(part * occupancy.own.saved_ns).clamp(0.0, 1.0);
     let low = scene.of_wall(preempted as f64 * SWITCH_NS / cpus).min(high);
     let charge = scene.queues(true);
-    let sharing = Sharing::of(scene, &charge);
-    let (dependence, runtime) = (dependence(scene), whose(scene, sharing));
+    let sharing = Sharing::derive(scene, &charge);
+    let (dependence, runtime) = (dependence(scene), runtime_of(scene, sharing));
     let mut summary = vec![
         format!(
             "Threads spent {} ({} of their time) waiting for a CPU that another thread of the program used.",
@@ -101,18 +101,18 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
             count(preempted, "preemption"),
         ),
     ];
-    summary.extend(dependence.says().map(String::from));
+    summary.extend(dependence.note().map(String::from));
     let work = scene.derived.busiest.as_ref().filter(|_| dependence.is_work());
     let known = scene.derived.known_work.as_ref().filter(|_| dependence.is_work());
     summary.extend(work.map(in_what));
-    summary.extend(known.map(Known::said));
+    summary.extend(known.map(Known::sentence));
     // If the mean number of runnable threads is below the number of CPUs, the delays are due to their timing,
     // not to their number.
     let waste = dependence == Dependence::Wasteful && wanting > cpus;
     let confidence = if waste { Confidence::Medium } else { Confidence::Low };
     let finding = Finding {
         rule: INFO.name,
-        subject: format!("{} for {}", sharing.said(runtime), count(u64::from(occupancy.cpus), "CPU")),
+        subject: format!("{} for {}", sharing.threads_text(runtime), count(u64::from(occupancy.cpus), "CPU")),
         summary,
         cost_ns: own_ns,
         gain: Gain { low, high },
@@ -144,7 +144,11 @@ fn advice(
 fn in_what(work: &Busiest) -> String {
     let (share, error) = (percent(work.share), percent(work.error));
     let mostly = work.mostly_in.as_ref().map(|(name, _)| format!(", mostly in {name}"));
-    format!("{share} ± {error} of the useful work is in {}{}.", work.said(), mostly.unwrap_or_default())
+    format!(
+        "{share} ± {error} of the useful work is in {}{}.",
+        work.display_name(),
+        mostly.unwrap_or_default()
+    )
 }
 
 /// Advice for CPUs that are fully used by work.
@@ -162,7 +166,7 @@ enum Sharing {
 }
 
 impl Sharing {
-    fn of(scene: &Scene, queues: &Charge) -> Sharing {
+    fn derive(scene: &Scene, queues: &Charge) -> Sharing {
         let busy = scene.active(|_| 0.0).len() as u64;
         if busy > u64::from(scene.derived.occupancy.cpus) {
             return Sharing::Busy(busy);
@@ -171,7 +175,7 @@ impl Sharing {
         Sharing::ByTurns(queued.len() as u64)
     }
 
-    fn said(self, runtime: Option<&RuntimeUse>) -> String {
+    fn threads_text(self, runtime: Option<&RuntimeUse>) -> String {
         let threads = match self {
             Sharing::Busy(busy) => count(busy, "busy thread"),
             Sharing::ByTurns(queued) => format!("{} by turns", count(queued, "thread")),
@@ -182,7 +186,7 @@ impl Sharing {
 
 /// The runtime that determines the number of threads: its code was sampled in most threads that share the
 /// CPUs.
-fn whose<'a>(scene: &'a Scene, sharing: Sharing) -> Option<&'a RuntimeUse> {
+fn runtime_of<'a>(scene: &'a Scene, sharing: Sharing) -> Option<&'a RuntimeUse> {
     let (Sharing::Busy(threads) | Sharing::ByTurns(threads)) = sharing;
     let seen_at = |used: &RuntimeUse| {
         let ran = used.roles.iter().filter(|role| role.samples > 0);
@@ -213,7 +217,7 @@ impl Dependence {
     }
 
     /// A note for users before they start fewer threads.
-    fn says(self) -> Option<&'static str> {
+    fn note(self) -> Option<&'static str> {
         match self {
             Dependence::Hardly => {
                 Some("The threads hardly wait for each other: fewer threads gain little, unless they spin.")
@@ -238,7 +242,7 @@ fn dependence(scene: &Scene) -> Dependence {
         ran += thread.running_ns();
         life += thread.life.0;
         preempted += thread.preempted;
-        let slices = scene.trace.slices.of(thread.thread);
+        let slices = scene.trace.slices.of_thread(thread.thread);
         yields += slices.filter(|slice| slice.state == ThreadState::Yielded).count() as u64;
     }
     let waits = waiting as f64 >= COUPLED_MIN * life as f64;

@@ -47,7 +47,7 @@ use crate::derive::paging::FaultSite;
 use crate::derive::services::{Service, ServiceUse, taken_again};
 use crate::finding::{Confidence, Finding};
 use crate::scene::Scene;
-use crate::served::{self, Words};
+use crate::service_findings::{self, Words};
 use crate::wording::{percent, rounded, time};
 
 pub(super) const INFO: Info = Info {
@@ -83,7 +83,7 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
             "Map it in larger pieces: huge pages (madvise), or prefaulted (MAP_POPULATE)".into(),
         ],
     };
-    let mut findings = served::judge(scene, Service::Fault, words)?;
+    let mut findings = service_findings::judge(scene, Service::Fault, words)?;
     for finding in &mut findings {
         finding.summary.extend(counted(scene));
     }
@@ -124,7 +124,7 @@ fn gets_it_again(scene: &Scene, finding: &mut Finding, (faults, returns): (&Serv
         time(returns.error_ns),
     ));
     // Faults of one address space wait for each other, and for those who give back.
-    let waits = Charge::of(scene.trace, |slice| {
+    let waits = Charge::matching(scene.trace, |slice| {
         slice.state == ThreadState::Blocked && scene.trace.wait(slice.wait).reason == WaitReason::MmapLock
     });
     let of = |stall: &Stall| scene.gain(stall, |_, ns| ns);

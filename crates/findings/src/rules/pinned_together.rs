@@ -101,12 +101,12 @@ fn is_bound(scene: &Scene, thread: ThreadId) -> bool {
 
 /// The CPU of a thread that stays there: the last on which it ran.
 fn only_cpu(scene: &Scene, thread: ThreadId) -> Option<CpuId> {
-    let mut slices = scene.trace.slices.of(thread).filter(|slice| slice.state == ThreadState::Running);
+    let mut slices = scene.trace.slices.of_thread(thread).filter(|slice| slice.state == ThreadState::Running);
     slices.rfind(|slice| slice.cpu != CpuId::NONE).map(|slice| slice.cpu)
 }
 
 fn finding(scene: &Scene, cpu: CpuId, threads: &[ThreadId]) -> Option<Charged> {
-    let charge = Charge::of(scene.trace, |slice| {
+    let charge = Charge::matching(scene.trace, |slice| {
         let queues = matches!(slice.state, ThreadState::Runnable | ThreadState::Preempted);
         queues && threads.binary_search(&slice.thread).is_ok()
     });

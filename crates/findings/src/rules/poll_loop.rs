@@ -50,7 +50,7 @@ use super::{ChargedVerdict, Info, batch_straggler, one_at_a_time, oversleep, ske
 use crate::charge::Charge;
 use crate::derive::class::Class;
 use crate::derive::clocked::{self, Clocked};
-use crate::derive::takeovers;
+use crate::derive::ticker_handovers;
 use crate::finding::{Confidence, Finding, Gain};
 use crate::known_waits;
 use crate::merging::Charged;
@@ -88,21 +88,21 @@ pub(super) fn is_it(one: &Clocked) -> bool {
 /// Whether it is a runtime's own thread that monitors the calls of other threads. Users cannot change its
 /// sleeps.
 pub(super) fn is_runtimes(scene: &Scene, one: &Clocked) -> bool {
-    takeovers::hands_over(scene.trace, &scene.derived.roles, one.thread)
+    ticker_handovers::hands_over(scene.trace, &scene.derived.roles, one.thread)
 }
 
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     scene.needs_wait_reasons()?;
     let looks = scene.derived.clocked.iter().copied().filter(is_it);
     let looks = looks.filter(|one| !is_runtimes(scene, one));
-    let open = Open::of(scene);
+    let open = Open::derive(scene);
     let (timers, polling): (Vec<Clocked>, Vec<Clocked>) = looks.partition(|one| open.holds(scene, one));
     // If the process's clients are known, they are reported. The purpose of its clock is not known here.
     let is_asked = |one: &Clocked| {
         process_of(scene, one).is_some_and(|process| {
-            one_at_a_time::tells_of(scene, process)
-                || batch_straggler::tells_of(scene, process)
-                || skewed_workers::tells_of(scene, process)
+            one_at_a_time::reports_waits_for(scene, process)
+                || batch_straggler::reports_requests_to(scene, process)
+                || skewed_workers::reports_requests_to(scene, process)
         })
     };
     let timers: Vec<Clocked> = timers.into_iter().filter(|one| !is_asked(one)).collect();
@@ -114,7 +114,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
 struct Open(BTreeSet<ProcessId>);
 
 impl Open {
-    fn of(scene: &Scene) -> Open {
+    fn derive(scene: &Scene) -> Open {
         let open = scene.derived.clocked.iter().filter(|one| one.is_open());
         Open(open.filter_map(|one| process_of(scene, one)).collect())
     }
@@ -168,7 +168,7 @@ fn finding(scene: &Scene, polling: &[Clocked], are_timers: bool) -> Option<Charg
     let tasks = if are_timers { oversleep::tasks(scene, polling) } else { None };
     let place =
         tasks.and_then(|tasks| oversleep::of_tasks(&tasks)).or_else(|| scene.waits_come_from(by_clock));
-    let known = known_waits::of(scene, &charge, |runtime| &runtime.sleeping);
+    let known = known_waits::find(scene, &charge, |runtime| &runtime.sleeping);
     let (said, known) = known.map(|known| (known.sentence, known.advice)).unzip();
     let summary = [Some(slept(polling, run_ns)), place, said, Some(quiet), Some(others)];
     let sure = if are_timers { Confidence::Low } else { sure(scene, polls) };
@@ -223,7 +223,7 @@ fn advice(polling: &[Clocked]) -> Vec<String> {
         "Wait for the event itself (condition variable, eventfd, futex, blocking read), with the timeout as a fallback"
             .to_owned(),
     ];
-    match oversleep::Late::of(polling).advice() {
+    match oversleep::Late::sum(polling).advice() {
         Some(slack) => advice.push(slack),
         None => advice.push("Or sleep for a shorter time while an event is expected".to_owned()),
     }
@@ -254,7 +254,8 @@ pub(super) fn listens(scene: &Scene, sleeps: impl Fn(ThreadId) -> bool) -> bool 
 /// Time (ns) that a thread waited for external events: several descriptors, a signal or a terminal.
 fn outside_ns(scene: &Scene, thread: ThreadId) -> u64 {
     use holdup_events::WaitReason::{Device, Multiplex, Signal};
-    let slices = scene.trace.slices.of(thread).filter(|slice| scene.class(slice) == Some(Class::WorkWait));
+    let slices =
+        scene.trace.slices.of_thread(thread).filter(|slice| scene.class(slice) == Some(Class::WorkWait));
     let outside =
         slices.filter(|slice| matches!(scene.trace.wait(slice.wait).reason, Multiplex | Signal | Device));
     outside.map(|slice| slice.duration().0).sum()

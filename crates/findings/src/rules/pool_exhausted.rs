@@ -34,7 +34,7 @@
 //! and 8.1 (2006).
 
 use super::{ChargedVerdict, Info};
-use crate::derive::given_back::{self, GivenBack};
+use crate::derive::exhausted_pools::{self, GivenBack};
 use crate::finding::{Confidence, Finding, Gain};
 use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
@@ -55,7 +55,7 @@ const MOSTLY: f64 = 0.5;
 
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     scene.needs_wait_reasons()?;
-    let all = given_back::derive(scene.trace, &scene.derived.roles);
+    let all = exhausted_pools::derive(scene.trace, &scene.derived.roles);
     let mut found: Vec<Charged> = all.into_iter().map(|pool| finding(scene, pool)).collect();
     found.retain(|one| one.finding.gain.high >= GAIN_MIN);
     found.sort_by(|a, b| b.finding.gain.high.total_cmp(&a.finding.gain.high));
@@ -112,11 +112,11 @@ fn summary(pool: &GivenBack) -> Vec<String> {
             waiting(pool),
             time(pool.wait_ns),
         ),
-        meanwhile(pool),
+        blocked_sentence(pool),
     ]
 }
 
-fn meanwhile(pool: &GivenBack) -> String {
+fn blocked_sentence(pool: &GivenBack) -> String {
     let blocked = percent(pool.blocked);
     match &pool.blocked_in {
         Some((place, part)) if pool.blocked >= MOSTLY => {

@@ -48,7 +48,7 @@ use crate::derive::class::Class;
 use crate::derive::cover::{Cover, Span, all_at_once, common_ns};
 use crate::derive::replay::unforeseen;
 use crate::derive::side_by_side::exclusive_part;
-use crate::derive::standstills::{self, Standstill};
+use crate::derive::starved_pools::{self, Standstill};
 use crate::finding::{Confidence, Finding, Gain};
 use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
@@ -75,7 +75,7 @@ const UNKNOWN_MAX: f64 = 0.05;
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     scene.needs_wait_reasons()?;
     let mut found: Vec<Charged> = pools(scene).iter().filter_map(|workers| finding(scene, workers)).collect();
-    let standing = standstills::derive(scene.trace, &scene.derived.roles);
+    let standing = starved_pools::derive(scene.trace, &scene.derived.roles);
     found.extend(standing.iter().filter_map(|one| nested(scene, one)));
     found.sort_by(|a, b| b.finding.gain.high.total_cmp(&a.finding.gain.high));
     found.truncate(1);
@@ -84,7 +84,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
 
 /// Whether the slice is a worker's wait during its work.
 fn is_slow(scene: &Scene, slice: &Slice) -> bool {
-    scene.class(slice).is_some_and(Class::waits_for_others)
+    scene.class(slice).is_some_and(Class::waits_outside_program)
 }
 
 /// Whether several workers may wait for work there. Each pool is identified by the place.
@@ -99,7 +99,7 @@ fn pools(scene: &Scene) -> BTreeSet<Vec<ThreadId>> {
     let mut places: BTreeMap<(ProcessId, u64), BTreeMap<ThreadId, u64>> = BTreeMap::new();
     for id in trace.target_threads() {
         let mut by_wait: BTreeMap<WaitId, u64> = BTreeMap::new();
-        for slice in trace.slices.of(id).filter(|slice| slice.state == ThreadState::Blocked) {
+        for slice in trace.slices.of_thread(id).filter(|slice| slice.state == ThreadState::Blocked) {
             if is_shared(trace.wait(slice.wait).object_kind) && scene.class(&slice) == Some(Class::WorkWait) {
                 *by_wait.entry(slice.wait).or_default() += slice.duration().0;
             }
@@ -132,7 +132,7 @@ fn slow_waits(scene: &Scene, workers: &[ThreadId]) -> Vec<Span> {
     let mut waits: Vec<Span> = Vec::new();
     for worker in workers {
         let mut last: Option<(WaitId, u64)> = None;
-        for slice in scene.trace.slices.of(*worker).filter(|slice| slice.end > slice.start) {
+        for slice in scene.trace.slices.of_thread(*worker).filter(|slice| slice.end > slice.start) {
             match slice.state {
                 ThreadState::Blocked if is_slow(scene, &slice) => {
                     let goes_on =
@@ -158,7 +158,9 @@ fn answering(scene: &Scene, workers: &[ThreadId]) -> Vec<Span> {
     let trace = scene.trace;
     let process = |thread: ThreadId| trace.threads.get(thread.index()).map(|thread| thread.process);
     let (mut answer, mut all_ns, mut unknown_ns) = (BTreeSet::new(), 0, 0);
-    for slice in workers.iter().flat_map(|id| trace.slices.of(*id)).filter(|slice| is_slow(scene, slice)) {
+    for slice in
+        workers.iter().flat_map(|id| trace.slices.of_thread(*id)).filter(|slice| is_slow(scene, slice))
+    {
         all_ns += slice.duration().0;
         match trace.ended_by(&slice) {
             Some(wakeup) if wakeup.context == WakeContext::Thread => answer.extend(process(wakeup.waker)),
@@ -181,7 +183,7 @@ fn handed_out(scene: &Scene, workers: &[ThreadId]) -> Vec<Span> {
         trace.threads.get(wakeup.waker.index()).is_some_and(|waker| waker.target).then_some(wakeup.waker)
     };
     let mut givers = BTreeSet::new();
-    for slice in workers.iter().flat_map(|id| trace.slices.of(*id)) {
+    for slice in workers.iter().flat_map(|id| trace.slices.of_thread(*id)) {
         // A wait until the thread's exit was not for distributed work.
         let has_ended = slice.end < trace.threads[slice.thread.index()].end;
         if has_ended && scene.class(&slice) == Some(Class::WorkWait) {
@@ -190,12 +192,12 @@ fn handed_out(scene: &Scene, workers: &[ThreadId]) -> Vec<Span> {
         }
     }
     let waits = |giver: ThreadId| -> Vec<Span> {
-        let slices = trace.slices.of(giver).filter(|slice| slice.state == ThreadState::Blocked);
+        let slices = trace.slices.of_thread(giver).filter(|slice| slice.state == ThreadState::Blocked);
         let for_workers = slices.filter(|slice| waker(slice).is_some_and(|waker| workers.contains(&waker)));
         for_workers.map(|slice| (slice.start, slice.end)).collect()
     };
     let met = |one: Vec<Span>, other: Vec<Span>| {
-        let other = Cover::of(other);
+        let other = Cover::from_spans(other);
         one.into_iter().flat_map(|span| other.within(span).collect::<Vec<Span>>()).collect()
     };
     givers.into_iter().map(waits).reduce(met).unwrap_or_default()
@@ -235,7 +237,7 @@ fn saved_ns(scene: &Scene, workers: &[ThreadId], (waits, blocked): (Vec<Span>, &
         (round.waited, round.longest) = (round.waited + ns, round.longest.max(ns))
     });
     each_part(&answering(scene, workers), &|round, ns| round.answering += ns);
-    let blocked = Cover::of(blocked.to_vec());
+    let blocked = Cover::from_spans(blocked.to_vec());
     let (exclusive, cpus) = (exclusive_part(waits), f64::from(scene.derived.occupancy.cpus.max(1)));
     let saved = |(of, round): (&Span, &Round)| {
         let answers = (exclusive * round.waited as f64).max(round.answering as f64 / cpus);
@@ -254,7 +256,7 @@ fn finding(scene: &Scene, workers: &[ThreadId]) -> Option<Charged> {
         return None;
     }
     let works = |id: ThreadId| workers.contains(&id);
-    let charge = Charge::of(scene.trace, |slice| works(slice.thread) && is_slow(scene, slice));
+    let charge = Charge::matching(scene.trace, |slice| works(slice.thread) && is_slow(scene, slice));
     let mut kinds: BTreeMap<WaitReason, u64> = BTreeMap::new();
     for slice in charge.slices(scene.trace) {
         *kinds.entry(scene.trace.wait(slice.wait).reason).or_default() += slice.duration().0;
@@ -301,9 +303,9 @@ fn nested(scene: &Scene, one: &Standstill) -> Option<Charged> {
     }
     let waits = |slice: &Slice| {
         one.workers.contains(&slice.thread)
-            && standstills::timed_out(scene.trace, &scene.derived.roles, slice)
+            && starved_pools::timed_out(scene.trace, &scene.derived.roles, slice)
     };
-    let charge = Charge::of(scene.trace, waits);
+    let charge = Charge::matching(scene.trace, waits);
     let said = format!(
         "For {} ({} of the run, at most {} at a time) every worker waited in a task for another task, until a timeout. No worker was free to run those tasks.",
         time(total),

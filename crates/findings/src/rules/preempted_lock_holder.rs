@@ -87,7 +87,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
 fn occupants(lock: &LockHolding, timelines: &Timelines) -> Vec<(ThreadId, u64)> {
     let mut sums: BTreeMap<ThreadId, u64> = BTreeMap::new();
     for one in lock.stretches.iter().filter(|one| queues(one.holding)) {
-        let Some(timeline) = timelines.of(one.cpu) else { continue };
+        let Some(timeline) = timelines.of_cpu(one.cpu) else { continue };
         for stretch in timeline.between(one.from, one.to) {
             let ns = stretch.end().min(one.to).since(stretch.start().max(one.from)).0;
             *sums.entry(stretch.thread()).or_default() += ns;
@@ -115,7 +115,7 @@ fn finding(scene: &Scene, lock: &LockHolding, occupants: &[(ThreadId, u64)]) -> 
     let gain = Gain { low: gain.low.min(most), high: gain.high.min(most) };
     let (waits, held) = (charged.waits.clone(), charged.held.clone());
     let charge = charged.both(trace);
-    let inverted = inverted::of(trace, &scene.derived.ledger, &charge).filter(|_| most >= INVERTED_MIN);
+    let inverted = inverted::derive(trace, &scene.derived.ledger, &charge).filter(|_| most >= INVERTED_MIN);
     let gain = if inverted.is_some() { Gain { high: most, ..gain } } else { gain };
     if gain.high < GAIN_MIN {
         return None;

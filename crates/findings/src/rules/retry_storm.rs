@@ -28,7 +28,7 @@
 //! `epoll(7)`, `signal(7)`.
 
 use super::{Info, Verdict, tiny_io};
-use crate::asked::{self, Asked};
+use crate::counted_calls::{self, Asked};
 use crate::derive::calls::{CallUse, EAGAIN};
 use crate::derive::syscall_names::FUTEX;
 use crate::finding::{Confidence, Finding};
@@ -52,7 +52,7 @@ pub(super) fn is_it(used: &CallUse) -> bool {
 
 fn worst<'a>(scene: &'a Scene) -> Result<Option<Asked<'a>>, String> {
     let again = |used: &CallUse| if is_it(used) { used.again() } else { 0 };
-    Ok(asked::find(scene, again)?.into_iter().next())
+    Ok(counted_calls::find(scene, again)?.into_iter().next())
 }
 
 /// Whether the rule fires for this syscall.
@@ -67,10 +67,10 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
     let waits = worst.uses.iter().map(|used| used.failed_with(&[EAGAIN])).sum::<u64>() * 2 > worst.calls;
     let error = if waits { "EAGAIN" } else { "EINTR" };
     let mut summary = vec![
-        worst.said(scene, &format!("failing ({error})")),
+        worst.rate_sentence(scene, &format!("failing ({error})")),
         format!("{} of the calls on the same objects fail this way.", percent(worst.again_share())),
     ];
-    summary.extend(worst.by_whom(scene));
+    summary.extend(worst.caller_sentences(scene));
     let advice = match waits {
         true => "Wait until it is ready (epoll, poll) before the next attempt, or let the call block",
         false => "Restart interrupted calls automatically (SA_RESTART), or send fewer signals",

@@ -107,7 +107,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
             .push(format!("During that time it was mostly in {place} ({} of its samples).", percent(share)));
     }
     let share = scene.of_wall(total as f64);
-    let is_others_too = || place.as_ref().is_some_and(|name| is_done_by_others(scene, lone, name));
+    let is_others_too = || place.as_ref().is_some_and(|name| other_threads_run(scene, lone, name));
     let confidence = match joins * 2 >= total {
         _ if is_anyones(serial, lone_ns) && (share < ENDS_MAX || total < TURN_MIN_NS * serial.turns) => {
             Confidence::Low
@@ -159,13 +159,13 @@ const OTHERS_TOO_MAX: f64 = 0.25;
 const DONE_BY_OTHERS: f64 = 0.2;
 
 /// Whether another thread runs the lone thread's function when it is not alone.
-fn is_done_by_others(scene: &Scene, lone: ThreadId, function: &str) -> bool {
+fn other_threads_run(scene: &Scene, lone: ThreadId, function: &str) -> bool {
     let own = OwnFrames::new(scene.trace);
     let mut places = Places::new(scene.trace, &own);
     scene.trace.target_threads().filter(|thread| *thread != lone).any(|thread| {
         let samples = samples_of(scene.trace, thread);
         let mut named =
-            |stack| places.of(stack).is_some_and(|frame| scene.trace.frame_name(frame) == function);
+            |stack| places.nearest_own(stack).is_some_and(|frame| scene.trace.frame_name(frame) == function);
         let there = samples.iter().filter(|sample| named(sample.stack)).count();
         there as u64 >= SAMPLES_MIN && there as f64 >= DONE_BY_OTHERS * samples.len() as f64
     })
@@ -185,7 +185,7 @@ fn charge(scene: &Scene) -> Charge {
 
 fn charge_from(scene: &Scene, alone: &AloneUntil, share_min: f64) -> Charge {
     let start = scene.trace.start();
-    Charge::of(scene.trace, |slice| {
+    Charge::matching(scene.trace, |slice| {
         let within = alone.at(slice.end.since(start).0) - alone.at(slice.start.since(start).0);
         // While threads wait for a lock, no thread counts as working alone.
         let waits = |class: Class| class.waits_for_threads() && class != Class::LockWait;
@@ -239,7 +239,7 @@ fn workers(scene: &Scene) -> usize {
         if running > 0.0 && running >= FAIR_PART * busiest {
             workers.insert(thread.thread);
         }
-        let wakeups = scene.trace.wakeups.of(thread.thread);
+        let wakeups = scene.trace.wakeups.of_thread(thread.thread);
         let woken = wakeups.iter().filter(|wakeup| wakeup.context == WakeContext::Thread).count();
         if woken >= POOL_WAKEUPS_MIN
             && let Some(object) = waits_most_for(scene, thread.thread)
@@ -254,7 +254,7 @@ fn workers(scene: &Scene) -> usize {
 /// The object with the longest total wait of a thread among its waits for threads.
 fn waits_most_for(scene: &Scene, thread: ThreadId) -> Option<(ProcessId, u64)> {
     let mut by_object: BTreeMap<(ProcessId, u64), u64> = BTreeMap::new();
-    for slice in scene.trace.slices.of(thread) {
+    for slice in scene.trace.slices.of_thread(thread) {
         if scene.class(&slice).is_some_and(Class::waits_for_threads) {
             let wait = scene.trace.wait(slice.wait);
             *by_object.entry((wait.process, wait.object)).or_default() += slice.duration().0;
@@ -266,7 +266,7 @@ fn waits_most_for(scene: &Scene, thread: ThreadId) -> Option<(ProcessId, u64)> {
 
 /// Time that target threads waited for others, locks aside (ns).
 fn waiting_ns(scene: &Scene) -> u64 {
-    scene.derived.ledger.of(Class::JoinWait) + scene.derived.ledger.of(Class::WorkWait)
+    scene.derived.ledger.class_ns(Class::JoinWait) + scene.derived.ledger.class_ns(Class::WorkWait)
 }
 
 /// Time (ns) of other threads' waits that lead to this thread, and of waits that had not ended with the
@@ -291,7 +291,7 @@ fn hottest(scene: &Scene, lone: ThreadId) -> (Option<String>, f64) {
         scene.derived.occupancy.serial.samples.iter().filter(|((id, _), _)| *id == lone)
     {
         all += samples;
-        let frame = places.of(*stack).or_else(|| scene.trace.stack_frames(*stack).next());
+        let frame = places.nearest_own(*stack).or_else(|| scene.trace.stack_frames(*stack).next());
         if let Some(frame) = frame {
             *by_name.entry(scene.trace.frame_name(frame)).or_default() += samples;
         }

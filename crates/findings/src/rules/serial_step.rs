@@ -92,7 +92,7 @@ fn waits(scene: &Scene, job: &Job) -> Charge {
         if trace.threads[id.index()].process != job.parent {
             return;
         }
-        for (row, slice) in trace.slices.rows(id).zip(trace.slices.of(id)) {
+        for (row, slice) in trace.slices.rows(id).zip(trace.slices.of_thread(id)) {
             let span = (slice.start, slice.end);
             if all.has(row) && 2 * alone_ns(span) >= slice.duration().0 {
                 take(row);
@@ -117,7 +117,7 @@ fn finding(scene: &Scene, mut job: Job) -> Option<Charged> {
     let whose = scene.trace.process_name(job.parent);
     let finding = Finding {
         rule: INFO.name,
-        subject: format!("{whose} waits for {}", said(scene.trace, first)),
+        subject: format!("{whose} waits for {}", worker_name(scene.trace, first)),
         summary: summary(scene, &job, total),
         cost_ns: charge.ns(),
         gain: Gain { low: 0.0, high },
@@ -132,7 +132,7 @@ fn finding(scene: &Scene, mut job: Job) -> Option<Charged> {
 }
 
 /// The child, or its descendant that does the work.
-fn said(trace: &Trace, step: &Step) -> String {
+fn worker_name(trace: &Trace, step: &Step) -> String {
     let name = |process: ProcessId| trace.process_name(process).to_owned();
     let Some((works, _)) = step.busiest else { return name(step.child) };
     let its = trace.threads[works.index()].process;
@@ -157,14 +157,17 @@ fn summary(scene: &Scene, job: &Job, total_ns: u64) -> Vec<String> {
     )];
     let step = |step: &Step| {
         let from = step.alone.spans().first().map_or(0, |(from, _)| from.since(trace.start()).0);
-        format!("{} for {} from {}", said(trace, step), time(step.alone.length_ns()), time(from))
+        format!("{} for {} from {}", worker_name(trace, step), time(step.alone.length_ns()), time(from))
     };
     let steps: Vec<String> = job.steps.iter().take(TOLD_MAX).map(step).collect();
     lines.push(format!("That was {}.", steps.join(", ")));
     let works = job.steps.first().and_then(|step| step.busiest);
     if let Some(busiest) = works.and_then(|(id, _)| busiest::of_thread(trace, &scene.derived.roles, id)) {
         let (share, error) = (percent(busiest.share), percent(busiest.error));
-        lines.push(format!("{share} ± {error} of the first one's computing is in {}.", busiest.said()));
+        lines.push(format!(
+            "{share} ± {error} of the first one's computing is in {}.",
+            busiest.display_name()
+        ));
     }
     lines
 }

@@ -68,23 +68,23 @@ const NAMED_MAX: usize = 3;
 
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     scene.needs_wait_reasons()?;
-    Ok(told(scene).into_iter().map(|(one, share)| finding(scene, one, share)).collect())
+    Ok(reported(scene).into_iter().map(|(one, share)| finding(scene, one, share)).collect())
 }
 
 /// The worst, with the part of the run that would go.
-fn told<'a>(scene: &Scene<'a>) -> Option<(&'a Skew, f64)> {
+fn reported<'a>(scene: &Scene<'a>) -> Option<(&'a Skew, f64)> {
     let skewed = scene.derived.skews.iter().filter(|one| is_skewed(one)).map(|one| (one, share(scene, one)));
     skewed.filter(|(_, share)| *share >= SHARE_MIN).max_by(|a, b| a.1.total_cmp(&b.1))
 }
 
 /// The reported waits.
 pub(super) fn waits<'a>(scene: &Scene<'a>) -> impl Iterator<Item = &'a Charge> {
-    told(scene).map(|(one, _)| &one.waited).into_iter()
+    reported(scene).map(|(one, _)| &one.waited).into_iter()
 }
 
 /// Whether the rule reports requests to that process.
-pub(super) fn tells_of(scene: &Scene, peer: ProcessId) -> bool {
-    told(scene).is_some_and(|(one, _)| one.peers.contains(&peer))
+pub(super) fn reports_requests_to(scene: &Scene, peer: ProcessId) -> bool {
+    reported(scene).is_some_and(|(one, _)| one.peers.contains(&peer))
 }
 
 fn is_skewed(one: &Skew) -> bool {

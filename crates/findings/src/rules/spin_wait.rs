@@ -76,7 +76,7 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
     }
     let costly = |spin: &&SpinUse| {
         let saved = scene.of_wall(spin.stall.saved_ns);
-        spin.samples >= SAMPLES_MIN && saved >= GAIN_MIN && !is_told_elsewhere(scene, spin)
+        spin.samples >= SAMPLES_MIN && saved >= GAIN_MIN && !is_reported_elsewhere(scene, spin)
     };
     let mut findings: Vec<Finding> =
         scene.derived.spins.iter().filter(costly).map(|spin| finding(scene, spin)).collect();
@@ -87,7 +87,7 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
 
 /// Whether most of the spinning is waiting for the last thread at a barrier, which load-imbalance or
 /// barrier-straggler reports.
-fn is_told_elsewhere(scene: &Scene, spin: &SpinUse) -> bool {
+fn is_reported_elsewhere(scene: &Scene, spin: &SpinUse) -> bool {
     // What the meeting's rules would save must be a fair part of what the spinning costs: else they speak of little.
     let speaks = |used: &&SiteUse| {
         let most = used.imbalance.high_ns.max(used.straggle.high_ns) as f64;
@@ -151,12 +151,12 @@ fn summary(scene: &Scene, spin: &SpinUse) -> Vec<String> {
     if !spin.watches.is_empty() {
         lines.push(format!("They polled {}.", spin.watches));
     }
-    lines.extend(meanwhile(scene, spin));
+    lines.extend(other_activity(scene, spin));
     lines
 }
 
 /// Sentences on the activity of other threads while these threads spun.
-fn meanwhile(scene: &Scene, spin: &SpinUse) -> Vec<String> {
+fn other_activity(scene: &Scene, spin: &SpinUse) -> Vec<String> {
     let seen = &spin.meanwhile;
     let of = |times: u64| percent(times as f64 / seen.samples.max(1) as f64);
     let named = |list: &[(holdup_events::ThreadId, u64)]| {

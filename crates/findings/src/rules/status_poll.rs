@@ -31,7 +31,7 @@ use std::collections::BTreeMap;
 use holdup_events::ObjectKind;
 
 use super::{Info, Verdict, tiny_io};
-use crate::asked::{self, Asked};
+use crate::counted_calls::{self, Asked};
 use crate::derive::calls::CallUse;
 use crate::finding::{Confidence, Finding};
 use crate::scene::Scene;
@@ -75,7 +75,7 @@ pub(super) fn asks(used: &CallUse, all: &ByDevice) -> u64 {
 
 fn worst<'a>(scene: &'a Scene) -> Result<Option<Asked<'a>>, String> {
     let all = by_device(&scene.derived.calls.by_object);
-    Ok(asked::find(scene, |used| asks(used, &all))?.into_iter().next())
+    Ok(counted_calls::find(scene, |used| asks(used, &all))?.into_iter().next())
 }
 
 /// Whether the rule fires for this syscall.
@@ -90,8 +90,8 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
     let request = worst.uses.first().filter(|used| used.syscall == IOCTL);
     let which =
         request.map_or("for the same object".to_owned(), |used| format!("with request {:#x}", used.op));
-    let mut summary = vec![worst.said(scene, &which)];
-    summary.extend(worst.by_whom(scene));
+    let mut summary = vec![worst.rate_sentence(scene, &which)];
+    summary.extend(worst.caller_sentences(scene));
     let advice = match request {
         Some(_) => "Wait for the device's event (poll, epoll), or poll once for many steps",
         None => "Read it once and cache the value while it is accurate enough. Read clocks through the vDSO",

@@ -113,7 +113,7 @@ fn charged(scene: &Scene, used: &SiteUse) -> Charged {
     let why = lateness::why_late(scene, &causes).or_else(|| lateness::why(scene, used));
     summary.extend(why.map(|why| format!("Reason for the delay: the last thread {why}.")));
     let asked = process(scene, used).and_then(|process| asked(scene, process));
-    summary.extend(asked.as_ref().map(collecting::said_asked));
+    summary.extend(asked.as_ref().map(collecting::requested_sentence));
     if let Some(process) = process(scene, used).filter(|_| for_idle > 0.0) {
         summary.push(format!(
             "{} without work must be woken and need a CPU for each step. A domain waited {} in total for other domains in collections.",

@@ -152,15 +152,17 @@ pub(super) fn lives_shortly(thread: &Thread) -> Option<bool> {
 fn any_ns(scene: &Scene, brood: &Brood, is_one: impl Fn(ThreadState) -> bool) -> u64 {
     let trace = scene.trace;
     let theirs = trace.target_threads().filter(|id| brood.short.contains(&trace.threads[id.index()].process));
-    let slices = theirs.flat_map(|id| trace.slices.of(id)).filter(|slice| is_one(slice.state));
-    Cover::of(slices.map(|slice| (slice.start, slice.end)).collect()).length_ns()
+    let slices = theirs.flat_map(|id| trace.slices.of_thread(id)).filter(|slice| is_one(slice.state));
+    Cover::from_spans(slices.map(|slice| (slice.start, slice.end)).collect()).length_ns()
 }
 
 /// The waits of a process's threads for the exit of children.
 fn waited(scene: &Scene, parent: ProcessId) -> Charge {
     let is_parent =
         |id: ThreadId| scene.trace.threads.get(id.index()).is_some_and(|thread| thread.process == parent);
-    Charge::of(scene.trace, |slice| scene.class(slice) == Some(Class::ChildWait) && is_parent(slice.thread))
+    Charge::matching(scene.trace, |slice| {
+        scene.class(slice) == Some(Class::ChildWait) && is_parent(slice.thread)
+    })
 }
 
 /// The longest total wait of a thread (ns).

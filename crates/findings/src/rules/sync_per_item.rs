@@ -40,7 +40,7 @@ use crate::derive::class::Class;
 use crate::derive::syscall_names::is_sync_call;
 use crate::finding::{Confidence, Finding};
 use crate::merging::Charged;
-use crate::scene::{DiskWaits, GAIN_MIN, Scene, syscall_said};
+use crate::scene::{DiskWaits, GAIN_MIN, Scene, syscall_text};
 use crate::wording::{count, percent, time};
 
 pub(super) const INFO: Info = Info {
@@ -81,8 +81,9 @@ fn is_sync_wait(scene: &Scene, slice: &Slice) -> bool {
 /// Running time of the threads that wait for syncs (ns).
 fn running_of_syncing(scene: &Scene) -> u64 {
     let threads = scene.derived.ledger.threads.iter();
-    let syncing = threads
-        .filter(|thread| scene.trace.slices.of(thread.thread).any(|slice| is_sync_wait(scene, &slice)));
+    let syncing = threads.filter(|thread| {
+        scene.trace.slices.of_thread(thread.thread).any(|slice| is_sync_wait(scene, &slice))
+    });
     syncing.map(|thread| thread.running_ns()).sum()
 }
 
@@ -111,14 +112,14 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         confidence: scene.confidence(Confidence::High),
         evidence: scene.longest(
             |slice| is_sync_wait(scene, slice),
-            |slice| format!("waits in {}", syscall_said(scene.trace.wait(slice.wait).syscall)),
+            |slice| format!("waits in {}", syscall_text(scene.trace.wait(slice.wait).syscall)),
         ),
         advice: vec![
             "Sync once per batch of items (group commit), not once per item".into(),
             "Write and sync on a separate thread while the others continue".into(),
         ],
     };
-    Ok(vec![Charged { finding, charge: Charge::of(scene.trace, |slice| is_sync_wait(scene, slice)) }])
+    Ok(vec![Charged { finding, charge: Charge::matching(scene.trace, |slice| is_sync_wait(scene, slice)) }])
 }
 
 /// Minimum running time in the calls, as a share of the waiting, to be reported.

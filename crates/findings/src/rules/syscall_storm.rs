@@ -138,7 +138,7 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
     if !short.unwrap_or_else(|| pattern.many_calls()) {
         return Ok(Vec::new());
     }
-    let failing = Failing::of(scene, worst);
+    let failing = Failing::derive(scene, worst);
     let running = scene.derived.ledger.running_ns() as f64;
     let any_ran: u64 = scene.derived.parallelism.running_ns.iter().skip(1).sum();
     let any_ran = scene.of_wall(any_ran as f64);
@@ -156,8 +156,8 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
             )),
             Some(format!("By CPU time: {}.", by_time(&ranked))),
             by_count(scene, worst),
-            failing.map(|failing| failing.said(worst)),
-            rings::said(&scene.derived.calls, worst.number),
+            failing.map(|failing| failing.sentence(worst)),
+            rings::requests_sentence(&scene.derived.calls, worst.number),
         ]
         .into_iter()
         .flatten()
@@ -189,7 +189,7 @@ struct Failing {
 
 impl Failing {
     /// None where calls were not counted, or where most of them succeed.
-    fn of(scene: &Scene, call: &SyscallUse) -> Option<Failing> {
+    fn derive(scene: &Scene, call: &SyscallUse) -> Option<Failing> {
         let counted = scene.derived.calls.by_syscall.iter().find(|used| used.syscall == call.number)?;
         let errors = counted.by_error.iter().filter(|(error, _)| !NOT_FAILURES.contains(error));
         let failed: u64 = errors.clone().map(|(_, times)| times).sum();
@@ -198,7 +198,7 @@ impl Failing {
         (share >= FAILING_MIN).then_some(Failing { share, error: *error })
     }
 
-    fn said(self, call: &SyscallUse) -> String {
+    fn sentence(self, call: &SyscallUse) -> String {
         format!(
             "{} of the counted {} calls fail, mostly with {}.",
             percent(self.share),

@@ -84,7 +84,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     };
     let stacks: Vec<bool> =
         (0..trace.stacks.rows().len() as u32).map(|stack| unlocks(StackId(stack))).collect();
-    let beside = beside_waits(scene);
+    let beside = idle_waits(scene);
     let is_it = |slice: &Slice| {
         if !idles(scene, slice) {
             return false;
@@ -92,10 +92,10 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         if beside.contains(&(slice.thread, slice.start)) {
             return true;
         }
-        !scene.derived.task_locks.tells(trace.threads[slice.thread.index()].process, slice)
+        !scene.derived.task_locks.is_recorded(trace.threads[slice.thread.index()].process, slice)
             && trace.ended_by(slice).is_some_and(|wakeup| stacks[wakeup.stack.index()])
     };
-    let charge = Charge::of(trace, is_it);
+    let charge = Charge::matching(trace, is_it);
     Ok(finding(scene, charge).into_iter().collect())
 }
 
@@ -105,11 +105,11 @@ fn held(scene: &Scene, lock: &TaskLock) -> Charge {
     let trace = scene.trace;
     let of_holders: BTreeSet<(ThreadId, Timestamp)> = lock.held.iter().copied().collect();
     let is_of = |slice: &Slice| trace.threads[slice.thread.index()].process == lock.process;
-    let is_told = |slice: &Slice| scene.derived.task_locks.tells(lock.process, slice);
+    let is_told = |slice: &Slice| scene.derived.task_locks.is_recorded(lock.process, slice);
     let is_held = |slice: &Slice| of_holders.contains(&(slice.thread, slice.start));
     let mut waits: BTreeMap<(ThreadId, Class), (u64, u64)> = BTreeMap::new();
     let targets = trace.target_threads().filter(|id| trace.threads[id.index()].process == lock.process);
-    for slice in targets.flat_map(|thread| trace.slices.of(thread)).filter(|slice| is_told(slice)) {
+    for slice in targets.flat_map(|thread| trace.slices.of_thread(thread)).filter(|slice| is_told(slice)) {
         if let Some(class) = waited(scene, &slice) {
             let sums = waits.entry((slice.thread, class)).or_default();
             sums.1 += slice.duration().0;
@@ -120,7 +120,7 @@ fn held(scene: &Scene, lock: &TaskLock) -> Charge {
         let known = waits.get(&(thread, class));
         known.is_some_and(|(held, all)| *held as f64 >= HOLDERS_MIN * *all as f64)
     };
-    Charge::of(trace, |slice| {
+    Charge::matching(trace, |slice| {
         let is_mostly = |class| mostly(slice.thread, class);
         is_of(slice) && waited(scene, slice).is_some_and(is_mostly) && (is_held(slice) || !is_told(slice))
     })
@@ -131,10 +131,10 @@ fn waited(scene: &Scene, slice: &Slice) -> Option<Class> {
     if scene.derived.roles.is_idle_sleep(scene.trace, slice) {
         return None;
     }
-    let wakeups = scene.trace.wakeups.of(slice.thread);
+    let wakeups = scene.trace.wakeups.of_thread(slice.thread);
     let before = wakeups.partition_point(|wakeup| wakeup.at < slice.start);
     let class = class_of_slice((scene.trace, &scene.derived.roles), slice, &mut &wakeups[before..])?;
-    class.waits_for_others().then_some(class)
+    class.waits_outside_program().then_some(class)
 }
 
 /// A thread has nothing to do.
@@ -143,13 +143,13 @@ fn idles(scene: &Scene, slice: &Slice) -> bool {
 }
 
 /// Idle waits of threads during which tasks wait.
-fn beside_waits(scene: &Scene) -> BTreeSet<(ThreadId, Timestamp)> {
+fn idle_waits(scene: &Scene) -> BTreeSet<(ThreadId, Timestamp)> {
     let (trace, locks) = (scene.trace, &scene.derived.task_locks);
     let processes: BTreeSet<ProcessId> = locks.locks.iter().map(|lock| lock.process).collect();
     let mut beside = BTreeSet::new();
     for process in processes {
         let of_it = trace.target_threads().filter(|id| trace.threads[id.index()].process == process);
-        let slices = of_it.flat_map(|id| trace.slices.of(id));
+        let slices = of_it.flat_map(|id| trace.slices.of_thread(id));
         let idle: Vec<Slice> = slices.filter(|slice| idles(scene, slice)).collect();
         beside.extend(locks.could_have_run(process, &idle));
     }
@@ -161,7 +161,7 @@ fn finding(scene: &Scene, charge: Charge) -> Option<Charged> {
     let stalled = scene.gain(&scene.stall(&charge), |_, _| 0.0).high;
     let called = scene.of_wall_if_run(share * scene.derived.ledger.running_ns() as f64);
     let gain = Gain { low: 0.0, high: (stalled + called).min(1.0) };
-    let (first, told) = told(scene, &charge);
+    let (first, told) = reported(scene, &charge);
     let enough = charge.count() >= WAKEUPS_MIN || first.is_some_and(|lock| lock.waits >= WAITS_MIN);
     if !enough || stalled < GAIN_MIN {
         return None;
@@ -211,7 +211,7 @@ fn subject(lock: &TaskLock) -> String {
 }
 
 /// The lock for which tasks of an idling process waited most, and its sentences.
-fn told<'a>(scene: &Scene<'a>, charge: &Charge) -> (Option<&'a TaskLock>, Vec<String>) {
+fn reported<'a>(scene: &Scene<'a>, charge: &Charge) -> (Option<&'a TaskLock>, Vec<String>) {
     let trace = scene.trace;
     let all = &scene.derived.task_locks;
     let idling: BTreeSet<ProcessId> =
@@ -219,7 +219,7 @@ fn told<'a>(scene: &Scene<'a>, charge: &Charge) -> (Option<&'a TaskLock>, Vec<St
     let process = all.locks.iter().map(|lock| lock.process).find(|process| idling.contains(process));
     let locks: Vec<&TaskLock> = all.locks.iter().filter(|lock| Some(lock.process) == process).collect();
     let Some(first) = locks.first().filter(|lock| lock.waits >= WAITS_MIN) else { return (None, Vec::new()) };
-    let part = all.told_part(trace, first.process);
+    let part = all.recorded_share(trace, first.process);
     // A wait that lasts for a whole window is not seen.
     let (least, looked) = match part >= ALL {
         true => ("", String::new()),
@@ -227,17 +227,18 @@ fn told<'a>(scene: &Scene<'a>, charge: &Charge) -> (Option<&'a TaskLock>, Vec<St
     };
     let mut summary = vec![format!(
         "Tasks waited for {}: {least}{} on average, {}, at most {}.{looked}",
-        said(first),
+        lock_name(first),
         rounded(all.waiting(trace, first)),
         count(first.waits, "wait"),
         time(first.longest_ns),
     )];
-    summary.extend(meanwhile(first));
+    summary.extend(holders_sentence(first));
     let all_ns: u64 = locks.iter().map(|lock| lock.wait_ns).sum();
     let share = |lock: &TaskLock| lock.wait_ns as f64 / all_ns.max(1) as f64;
     let others = locks.iter().skip(1).filter(|lock| share(lock) >= OTHERS_SHARE_MIN).take(OTHERS_MAX);
-    let others: Vec<String> =
-        others.map(|lock| format!("{} of the waiting is for {}", percent(share(lock)), said(lock))).collect();
+    let others: Vec<String> = others
+        .map(|lock| format!("{} of the waiting is for {}", percent(share(lock)), lock_name(lock)))
+        .collect();
     if !others.is_empty() {
         summary.push(format!("{}.", others.join(", ")));
     }
@@ -245,7 +246,7 @@ fn told<'a>(scene: &Scene<'a>, charge: &Charge) -> (Option<&'a TaskLock>, Vec<St
 }
 
 /// Which lock it is.
-fn said(lock: &TaskLock) -> String {
+fn lock_name(lock: &TaskLock) -> String {
     let place = if lock.place.is_empty() { "an unknown function" } else { &lock.place };
     let through = match lock.through.as_str() {
         "" => String::new(),
@@ -258,7 +259,7 @@ fn said(lock: &TaskLock) -> String {
 }
 
 /// A sentence on the holders' states, and the places of their releases.
-fn meanwhile(lock: &TaskLock) -> Option<String> {
+fn holders_sentence(lock: &TaskLock) -> Option<String> {
     let all_ns: u64 = lock.meanwhile.iter().map(|(_, ns)| ns).sum();
     let share = |ns: u64| ns as f64 / all_ns.max(1) as f64;
     let parts = lock.meanwhile.iter().filter(|(_, ns)| share(*ns) >= MEANWHILE_MIN);
@@ -298,7 +299,7 @@ fn advice(lock: Option<&TaskLock>) -> Vec<String> {
     if lock.is_none() {
         advice.push("Find the lock in the runtime's own trace (Go: runtime/trace, read by holdup import) or mutex profile".into());
     }
-    if share(&|held| matches!(held, Held::Waited(class) if class.waits_for_others())) >= ADVISED_MIN {
+    if share(&|held| matches!(held, Held::Waited(class) if class.waits_outside_program())) >= ADVISED_MIN {
         advice.push("Do not wait while holding it: do so before taking it or after releasing it".into());
     }
     if share(&|held| held == Held::Waited(Class::RunQueue)) >= ADVISED_MIN {
@@ -344,7 +345,7 @@ fn contended(scene: &Scene) -> (usize, f64, Vec<(String, u64)>) {
             frames.find(|frame| is_contended(frame.index()))?;
             // The runtime's functions on the way there are skipped if they belong to a lock.
             let caller = frames.find(|frame| code.get(frame.index()).copied().flatten().is_none());
-            let caller = own_places.of(sample.stack).or(caller);
+            let caller = own_places.nearest_own(sample.stack).or(caller);
             Some(caller.map_or_else(String::new, |frame| trace.frame_name(frame)))
         });
         if let Some(place) = place {

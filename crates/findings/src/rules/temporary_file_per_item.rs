@@ -31,12 +31,12 @@ use holdup_events::tables::Slice;
 use holdup_events::{Duration, ThreadId};
 
 use super::{ChargedVerdict, Info};
-use crate::asked;
 use crate::charge::Charge;
+use crate::counted_calls;
 use crate::derive::temporary_files::TemporaryFiles;
 use crate::finding::{Confidence, Evidence, Finding, Gain};
 use crate::merging::Charged;
-use crate::scene::{EVIDENCE_MAX, Scene, syscall_said};
+use crate::scene::{EVIDENCE_MAX, Scene, syscall_text};
 use crate::wording::{count, percent, rounded, thread, time};
 
 pub(super) const INFO: Info = Info {
@@ -93,7 +93,7 @@ impl Cost {
         Cost {
             cpu_ns: sum(|call| call.cpu_ns),
             error_ns: sum(|call| call.cpu_error_ns),
-            waits: Charge::of(trace, is_in_them),
+            waits: Charge::matching(trace, is_in_them),
         }
     }
 
@@ -108,7 +108,7 @@ impl Cost {
 }
 
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
-    asked::needs_counts(scene)?;
+    counted_calls::needs_counts(scene)?;
     let Some(files) = files(scene) else { return Ok(Vec::new()) };
     let cost = Cost::new(scene, files);
     if !cost.is_much(scene) {
@@ -143,7 +143,7 @@ fn summary(scene: &Scene, files: &TemporaryFiles, cost: &Cost) -> Vec<String> {
         true => "all counted".to_owned(),
         false => format!("counted in {}", count(scene.derived.syscall_rates.windows, "short window")),
     };
-    let names: Vec<&str> = files.calls.iter().map(|(syscall, _)| syscall_said(*syscall)).collect();
+    let names: Vec<&str> = files.calls.iter().map(|(syscall, _)| syscall_text(*syscall)).collect();
     let mut lines = vec![
         format!(
             "{} files per second are made and removed again ({counted}: {} made, {} removed).",
@@ -168,7 +168,7 @@ fn summary(scene: &Scene, files: &TemporaryFiles, cost: &Cost) -> Vec<String> {
 
 /// The longest waits, and samples in the calls.
 fn evidence(scene: &Scene, files: &TemporaryFiles, cost: &Cost) -> Vec<Evidence> {
-    let said = |syscall| format!("in {}", syscall_said(syscall));
+    let said = |syscall| format!("in {}", syscall_text(syscall));
     let mut rows = scene.longest_of(&cost.waits, |slice| said(scene.trace.wait(slice.wait).syscall));
     rows.truncate(EVIDENCE_MAX / 2);
     let samples =

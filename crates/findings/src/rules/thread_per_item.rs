@@ -206,7 +206,7 @@ fn place(scene: &Scene, runtime: Option<&Runtime>, stacks: &[(ThreadId, StackId,
     let mut times: BTreeMap<FrameId, u64> = BTreeMap::new();
     for (_, stack, _) in stacks {
         let mut outside = trace.stack_frames(*stack).filter(|frame| !is_of_runtime(trace, runtime, *frame));
-        if let Some(frame) = outside.find_map(|frame| own.of(frame)) {
+        if let Some(frame) = outside.find_map(|frame| own.own_frame(frame)) {
             *times.entry(frame).or_default() += 1;
         }
     }
@@ -224,7 +224,9 @@ fn finding(scene: &Scene, process: ProcessId, brood: &Brood) -> Option<Charged> 
     // Their waits for the outside remain, unless these were sequential. So do waits for the external event
     // that starts the next one.
     let outside_ns = match in_turn {
-        true => Cover::of(starting_up::waits_for_next(scene, &brood.threads, &brood.starters)).length_ns(),
+        true => {
+            Cover::from_spans(starting_up::waits_for_next(scene, &brood.threads, &brood.starters)).length_ns()
+        }
         false => starting_up::outside_ns(scene, &brood.threads, &brood.starters),
     };
     let left = scene.of_wall(left_ns.max(outside_ns as f64));
@@ -235,7 +237,7 @@ fn finding(scene: &Scene, process: ProcessId, brood: &Brood) -> Option<Charged> 
     let number = brood.lives_ns.len() as u64;
     let surely_ns = starting.ns - starting.error_ns - HANDING_NS * number as f64;
     let low = if surely_ns > 0.0 { scene.of_wall_if_run(surely_ns).min(high) } else { 0.0 };
-    let charge = Charge::of(scene.trace, |slice| is_wait_for_starting(scene, brood, slice));
+    let charge = Charge::matching(scene.trace, |slice| is_wait_for_starting(scene, brood, slice));
     let name = scene.trace.process_name(process);
     // It is not known whether the next one needs the previous one's result.
     let sure = if in_turn { Confidence::Medium } else { Confidence::High };
@@ -291,7 +293,7 @@ fn at_a_time(scene: &Scene, brood: &Brood) -> (f64, u64) {
     let lives = threads.map(|thread| (thread.start, thread.end));
     let short: Vec<Span> = lives.filter(|(start, end)| end.since(*start).0 <= LIFE_MAX_NS).collect();
     let all_ns: u64 = short.iter().map(|(start, end)| end.since(*start).0).sum();
-    let any_ns = Cover::of(short).length_ns();
+    let any_ns = Cover::from_spans(short).length_ns();
     (all_ns as f64 / any_ns.max(1) as f64, any_ns)
 }
 

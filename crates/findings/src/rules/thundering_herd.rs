@@ -103,19 +103,19 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     scene.needs_wait_reasons()?;
     let trace = scene.trace;
     let holders = &scene.derived.holders;
-    let vain = |id| holders.of(id).filter(|hold| hold.false_wakeup).count() as u64;
+    let vain = |id| holders.of_thread(id).filter(|hold| hold.false_wakeup).count() as u64;
     if trace.target_threads().map(vain).sum::<u64>() < VAIN_MIN {
         return Ok(Vec::new());
     }
     // The following steps are expensive if threads wait often.
     let Some(vain) = &worst(scene) else { return Ok(Vec::new()) };
-    let its = thing(trace.wait(vain.wait));
+    let its = object_key(trace.wait(vain.wait));
     let charge = Charge::of_rows(trace, |thread, take| {
         let is_its = |hold: &Hold| {
-            thing(trace.wait(trace.slices.at(thread, hold.row as usize).wait)) == its
+            object_key(trace.wait(trace.slices.at(thread, hold.row as usize).wait)) == its
                 && is_in_vain(scene, thread, hold)
         };
-        for hold in holders.of(thread).filter(is_its) {
+        for hold in holders.of_thread(thread).filter(is_its) {
             runs_behind(scene, thread, hold.row as usize).for_each(&mut *take);
         }
     });
@@ -158,7 +158,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
 /// socket.
 type Thing = (ProcessId, Option<u64>);
 
-fn thing(wait: &Wait) -> Thing {
+fn object_key(wait: &Wait) -> Thing {
     // A condition variable has two words.
     (wait.process, (wait.reason != WaitReason::Multiplex).then_some(wait.object & !7))
 }
@@ -169,13 +169,13 @@ fn tally(scene: &Scene) -> Vec<Vain> {
     let mut numbers: BTreeMap<Thing, usize> = BTreeMap::new();
     let mut number = |wait: &Wait| {
         let next = numbers.len();
-        *numbers.entry(thing(wait)).or_insert(next)
+        *numbers.entry(object_key(wait)).or_insert(next)
     };
     let of_wait: Vec<usize> = trace.waits.iter().map(&mut number).collect();
     let mut things: Vec<Vain> = Vec::new();
     things.resize_with(numbers.len(), Vain::default);
     for id in trace.target_threads() {
-        for hold in scene.derived.holders.of(id) {
+        for hold in scene.derived.holders.of_thread(id) {
             let wait = trace.slices.at(id, hold.row as usize).wait;
             let thing = of_wait.get(wait.index()).and_then(|number| things.get_mut(*number));
             let Some(vain) = thing else { continue };

@@ -36,7 +36,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use holdup_events::ObjectKind;
 
 use super::{Info, Verdict, status_poll};
-use crate::asked::{self, Asked};
+use crate::counted_calls::{self, Asked};
 use crate::derive::calls::{CallUse, Calls};
 use crate::derive::exchanges::exchanges;
 use crate::derive::syscall_names::moves_bytes;
@@ -85,7 +85,7 @@ const MOSTLY: f64 = 0.5;
 /// The costliest of them, if the rule fires.
 fn worst<'a>(scene: &'a Scene) -> Result<Option<Asked<'a>>, String> {
     let exchanges = exchanges(&scene.derived.calls);
-    Ok(asked::find(scene, |used| tiny(used, &exchanges))?.into_iter().next())
+    Ok(counted_calls::find(scene, |used| tiny(used, &exchanges))?.into_iter().next())
 }
 
 /// All calls that go together with tiny calls of this name. Returns syscalls, each with the share of its
@@ -131,15 +131,15 @@ pub(super) fn explains(scene: &Scene, syscall: i32) -> bool {
 
 pub(super) fn judge(scene: &Scene) -> Verdict {
     let Some(worst) = worst(scene)? else { return Ok(Vec::new()) };
-    let mut summary = vec![worst.said(scene, "for fewer than 128 bytes"), sizes(&worst)];
+    let mut summary = vec![worst.rate_sentence(scene, "for fewer than 128 bytes"), sizes(&worst)];
     let family: Vec<(&SyscallUse, f64)> = family(&scene.derived.calls, worst.name)
         .into_iter()
         .filter_map(|(syscall, part)| {
             Some((scene.derived.syscalls.iter().find(|of| of.number == syscall)?, part))
         })
         .collect();
-    summary.extend(beside(&family, &worst));
-    summary.extend(worst.by_whom(scene));
+    summary.extend(other_calls_sentence(&family, &worst));
+    summary.extend(worst.caller_sentences(scene));
     Ok(vec![Finding {
         rule: INFO.name,
         subject: format!("{} of few bytes", worst.name),
@@ -157,7 +157,7 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
 }
 
 /// A sentence on other calls on the same objects.
-fn beside(family: &[(&SyscallUse, f64)], worst: &Asked) -> Option<String> {
+fn other_calls_sentence(family: &[(&SyscallUse, f64)], worst: &Asked) -> Option<String> {
     let others = family.iter().filter(|(of, _)| of.number != worst.syscall);
     let said: Vec<String> =
         others.map(|(of, part)| format!("{} {}", of.name, time((of.cpu_ns as f64 * part) as u64))).collect();

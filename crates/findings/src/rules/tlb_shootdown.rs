@@ -40,7 +40,7 @@ use holdup_events::tables::FrameKind;
 use super::{Info, Verdict};
 use crate::derive::paging::Paging;
 use crate::finding::{Confidence, Evidence, Finding, Gain};
-use crate::scene::{SHOOTDOWNS, Scene, syscall_said};
+use crate::scene::{SHOOTDOWNS, Scene, syscall_text};
 use crate::wording::{count, percent, rounded, thread, time};
 
 pub(super) const INFO: Info = Info {
@@ -81,7 +81,7 @@ fn finding(scene: &Scene, paging: &Paging, lost_ns: u64) -> Finding {
     let is_uncounted = scene.trace.losses.iter().any(|loss| loss.source == SHOOTDOWNS);
     Finding {
         rule: INFO.name,
-        subject: syscall_said(call).to_owned(),
+        subject: syscall_text(call).to_owned(),
         summary: vec![sent(scene, paging), interrupted(scene, paging)],
         cost_ns: lost_ns,
         // Used without a replay. The lower bound is 0, because the other threads may not wait for the sender.
@@ -90,15 +90,18 @@ fn finding(scene: &Scene, paging: &Paging, lost_ns: u64) -> Finding {
         confidence: scene.confidence(if is_uncounted { Confidence::Medium } else { Confidence::High }),
         evidence: evidence(paging),
         advice: vec![
-            format!("Fewer {}: for many items at once, and keep memory instead of returning it", said(call)),
+            format!(
+                "Fewer {}: for many items at once, and keep memory instead of returning it",
+                cause_text(call)
+            ),
             "If protection is changed back and forth: use a second, writable mapping of the same memory"
                 .into(),
         ],
     }
 }
 
-fn said(call: i32) -> String {
-    if call < 0 { "copied pages".to_owned() } else { format!("calls of {}", syscall_said(call)) }
+fn cause_text(call: i32) -> String {
+    if call < 0 { "copied pages".to_owned() } else { format!("calls of {}", syscall_text(call)) }
 }
 
 /// A sentence on the senders, their counts and their time.
@@ -107,7 +110,7 @@ fn sent(scene: &Scene, paging: &Paging) -> String {
     let worth_a_word = |count: u64| count as f64 >= LISTED_PART_MIN * paging.all.sent as f64;
     let calls = paging.sent_in.iter().take(LISTED_MAX).filter(|(_, count)| worth_a_word(*count));
     let calls: Vec<String> =
-        calls.map(|(call, count)| format!("{} {}", syscall_said(*call), of_all(*count))).collect();
+        calls.map(|(call, count)| format!("{} {}", syscall_text(*call), of_all(*count))).collect();
     let sender = paging.threads.iter().max_by_key(|(_, counts)| counts.sent);
     let sender = sender.map(|(id, counts)| format!("{} {}", thread(scene.trace, *id), of_all(counts.sent)));
     format!(

@@ -49,13 +49,13 @@ use holdup_events::{ProcessId, ThreadId, Trace};
 
 use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
-use crate::derive::bound;
+use crate::derive::bound_threads;
 use crate::derive::class::Class;
+use crate::derive::client_server;
 use crate::derive::handing::Handing;
 use crate::derive::handing_groups::{self, Group};
 use crate::derive::handovers::{self, Handover};
 use crate::derive::round_trips::{RoundTrips, asked_by_many};
-use crate::derive::sides;
 use crate::finding::{Confidence, Evidence, Finding};
 use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
@@ -90,7 +90,7 @@ struct Sums {
 }
 
 impl Sums {
-    fn of(group: &Group) -> Sums {
+    fn of_group(group: &Group) -> Sums {
         Sums {
             count: group.sum(|one| one.count),
             late_ns: group.sum(|one| one.late_ns),
@@ -111,9 +111,9 @@ impl Sums {
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     scene.needs_wait_reasons()?;
     let handovers = handovers::derive(scene.trace, &scene.derived.roles);
-    let bound = bound::derive(scene.trace, &scene.derived.roles);
-    let mut groups = handing_groups::derive(&handovers, &bound);
-    groups.retain(|group| Sums::of(group).is_handing(group.members.len()));
+    let bound_threads = bound_threads::derive(scene.trace, &scene.derived.roles);
+    let mut groups = handing_groups::derive(&handovers, &bound_threads);
+    groups.retain(|group| Sums::of_group(group).is_handing(group.members.len()));
     let mut found: Vec<(Charged, Group, usize)> = alike(scene.trace, groups)
         .into_iter()
         .map(|(group, pairs)| (finding(scene, &group, pairs), group, pairs))
@@ -169,7 +169,7 @@ fn waits(trace: &Trace, group: &Group) -> Charge {
             return;
         }
         let mut near = 0;
-        for (row, slice) in trace.slices.rows(id).zip(trace.slices.of(id)) {
+        for (row, slice) in trace.slices.rows(id).zip(trace.slices.of_thread(id)) {
             let wakeup = handovers::ended_by_own(trace, &slice, &mut near);
             if wakeup.is_some_and(|wakeup| group.has(wakeup.waker, id)) {
                 take(row);
@@ -185,7 +185,7 @@ fn is_at_locks(scene: &Scene, charge: &Charge) -> bool {
 }
 
 fn finding(scene: &Scene, group: &Group, pairs: usize) -> Charged {
-    let (sums, charge) = (Sums::of(group), waits(scene.trace, group));
+    let (sums, charge) = (Sums::of_group(group), waits(scene.trace, group));
     let of_thread = |id: ThreadId| group.sum(|one| if one.wakee == id { one.late_ns } else { 0 });
     let is_pair = group.members.len() == 2;
     let mut gain = scene.gain(&scene.stall(&charge), |thread, waited| {
@@ -193,7 +193,7 @@ fn finding(scene: &Scene, group: &Group, pairs: usize) -> Charged {
     });
     let mut summary = summary(scene.trace, group, (&sums, pairs));
     let facts = (scene.trace, &scene.derived.roles);
-    let asking = RoundTrips::of(scene.trace, &charge);
+    let asking = RoundTrips::derive(scene.trace, &charge);
     if let Some(asking) = &asking {
         let (answering_ns, asking_ns) = asking.ran_ns(facts, &scene.derived.ledger);
         let most = scene.of_wall_if_run((answering_ns + asking_ns) as f64);
@@ -205,18 +205,18 @@ fn finding(scene: &Scene, group: &Group, pairs: usize) -> Charged {
             time(asking_ns)
         ));
     }
-    let bound = bound::among(scene.trace, &scene.derived.roles, &charge);
-    if let Some((to, _)) = bound {
+    let bound_threads = bound_threads::among(scene.trace, &scene.derived.roles, &charge);
+    if let Some((to, _)) = bound_threads {
         let switching = kernel_ns(scene, group);
         gain.high = gain.high.max(scene.of_wall_if_run(switching as f64));
         summary.push(format!(
             "A task{} is bound to {}: each time it becomes runnable, that thread is woken and another goes to sleep. These threads ran for {} in the kernel (sampled).",
-            bound::task(scene.trace, to).map_or_else(String::new, |task| format!(" ({})", function(&task))),
+            bound_threads::task(scene.trace, to).map_or_else(String::new, |task| format!(" ({})", function(&task))),
             thread(scene.trace, to),
             time(switching)
         ));
     }
-    let handing = Handing::of(facts, &scene.derived.ledger, &charge);
+    let handing = Handing::derive(facts, &scene.derived.ledger, &charge);
     if handing.is_most() {
         gain.high = gain.high.max(scene.of_wall_if_run(handing.handing_ns as f64));
         summary.push(format!(
@@ -235,12 +235,12 @@ fn finding(scene: &Scene, group: &Group, pairs: usize) -> Charged {
         confidence: scene.confidence(match asking {
             // Whether they need to ask, only the reader knows.
             Some(_) => Confidence::Medium,
-            None if bound.is_some() => Confidence::Medium,
+            None if bound_threads.is_some() => Confidence::Medium,
             None if pairs == 1 && is_handed_on(scene, group) => Confidence::Low,
             None => Confidence::High,
         }),
         evidence: evidence(scene, group, &charge),
-        advice: bound.map(|(_, advice)| advice.to_owned()).into_iter().collect(),
+        advice: bound_threads.map(|(_, advice)| advice.to_owned()).into_iter().collect(),
     };
     Charged { finding, charge }
 }
@@ -260,7 +260,7 @@ fn asks(trace: &Trace, group: &Group) -> Option<(Option<ProcessId>, ProcessId)> 
     let [one, other] = group.members.as_slice() else { return None };
     let process = |id: &ThreadId| trace.threads[id.index()].process;
     let (one, other) = (process(one), process(other));
-    let asks = (one != other).then(|| sides::who_asks(trace, (one, other)))??;
+    let asks = (one != other).then(|| client_server::client_of(trace, (one, other)))??;
     Some((Some(asks), if asks == one { other } else { one }))
 }
 

@@ -43,7 +43,7 @@ fn blamed(text: &str, kind: HoldKind) -> Vec<(String, u64)> {
     ends.iter().map(|(end, ns)| (name(&trace, end), ns / TICK_NS)).collect()
 }
 
-fn said(rows: &[(&str, u64)]) -> Vec<(String, u64)> {
+fn owned(rows: &[(&str, u64)]) -> Vec<(String, u64)> {
     rows.iter().map(|(what, ticks)| ((*what).to_owned(), *ticks)).collect()
 }
 
@@ -53,7 +53,7 @@ fn a_preempted_holder_is_blamed_on_the_occupant_of_its_cpu() {
          A    0mmmmmm0\n\
          B    11rrr111  holds m 0..8\n\
          ~hog ..111...\n";
-    let wanted = said(&[("B running", 3), ("B run-queue behind hog", 3)]);
+    let wanted = owned(&[("B running", 3), ("B run-queue behind hog", 3)]);
     assert_eq!(blamed(text, HoldKind::Lock), wanted);
 }
 
@@ -64,7 +64,7 @@ fn a_chain_of_three_locks_ends_at_the_running_thread() {
          B  1nnnnnn1  holds m 0..8\n\
          C  2oooo222  holds n 0..7\n\
          D  33333333  holds o 0..5\n";
-    let wanted = said(&[("D running", 12), ("C running", 4)]);
+    let wanted = owned(&[("D running", 12), ("C running", 4)]);
     assert_eq!(blamed(text, HoldKind::Lock), wanted);
 }
 
@@ -73,7 +73,7 @@ fn a_holder_that_waits_for_the_disk_or_sleeps() {
     let text = "@cpus 4\n@d disk\n@s sleep\n\
          A  0mmmmmmmm0\n\
          B  11ddd1ss11  holds m 0..10\n";
-    let wanted = said(&[("B running", 3), ("B disk", 3), ("B timer", 2)]);
+    let wanted = owned(&[("B running", 3), ("B disk", 3), ("B timer", 2)]);
     assert_eq!(blamed(text, HoldKind::Lock), wanted);
 }
 
@@ -84,8 +84,8 @@ fn idle_workers_are_no_contention_and_join_is_the_worker() {
          B  11111111.\n\
          C  cccccc222\n\
          D  333333333  holds c 0..6\n";
-    assert_eq!(blamed(text, HoldKind::Join), said(&[("B running", 7)]));
-    assert_eq!(blamed(text, HoldKind::Work), said(&[("D running", 6)]));
+    assert_eq!(blamed(text, HoldKind::Join), owned(&[("B running", 7)]));
+    assert_eq!(blamed(text, HoldKind::Work), owned(&[("D running", 6)]));
     assert!(blamed(text, HoldKind::Lock).is_empty());
 }
 
@@ -94,7 +94,7 @@ fn a_wait_without_an_end_is_still_waiting() {
     let text = "@cpus 4\n@c park\n\
          A  0ccccccc\n\
          B  11111111\n";
-    assert_eq!(blamed(text, HoldKind::Work), said(&[("A still-waiting", 7)]));
+    assert_eq!(blamed(text, HoldKind::Work), owned(&[("A still-waiting", 7)]));
 }
 
 #[test]
@@ -102,8 +102,9 @@ fn two_that_wait_for_each_other_are_a_cycle() {
     // As the owner words show: A holds n and waits for m, B holds m and waits for n.
     let (_, mut trace) = trace_of_lanes("@cpus 4\nA  0mmmmmmm\nB  1nnnnnnn\n");
     let tids: Vec<u32> = trace.threads.iter().map(|thread| thread.tid).collect();
-    let of_lock =
-        |thread: u32| trace.slices.of(holdup_events::ThreadId(thread)).next_back().expect("it waits").wait;
+    let of_lock = |thread: u32| {
+        trace.slices.of_thread(holdup_events::ThreadId(thread)).next_back().expect("it waits").wait
+    };
     for (waiter, other) in [(0, 1), (1, 0)] {
         let wait = of_lock(waiter);
         trace.waits[wait.index()].owner_tid = tids[other];
@@ -155,7 +156,7 @@ fn the_critical_path_goes_where_the_wakeups_came_from() {
 fn assert_conserved(trace: &Trace, blame: &Blame) {
     let waiting: u64 = trace
         .target_threads()
-        .flat_map(|thread| trace.slices.of(thread))
+        .flat_map(|thread| trace.slices.of_thread(thread))
         .filter(|slice| slice.state == holdup_events::tables::ThreadState::Blocked)
         .map(|slice| slice.duration().0)
         .sum();
@@ -169,7 +170,7 @@ fn assert_subjects_add_up(blame: &Blame) {
         let charged: u64 = subject.ends.iter().map(|(_, ns)| ns).sum();
         assert_eq!(charged, subject.waiting_ns, "{:?}", subject.subject);
         let stacks: u64 = subject.stacks.iter().map(|(_, _, ns)| ns).sum();
-        assert_eq!(stacks, subject.of(EndClass::Running), "{:?}", subject.subject);
+        assert_eq!(stacks, subject.class_ns(EndClass::Running), "{:?}", subject.subject);
     }
 }
 
@@ -319,6 +320,6 @@ fn bottles_sum_to_the_time_with_any_active_thread() {
         assert!((heights - any as f64).abs() <= 1e-6 * any as f64 + 1.0, "seed {seed}: {heights} {any}");
         let active: u64 = derived.bottles.iter().map(|bottle| bottle.active_ns).sum();
         let ledger = &derived.ledger;
-        assert_eq!(active, ledger.running_ns() + ledger.of(Class::RunQueue), "seed {seed}");
+        assert_eq!(active, ledger.running_ns() + ledger.class_ns(Class::RunQueue), "seed {seed}");
     }
 }

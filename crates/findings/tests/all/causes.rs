@@ -127,7 +127,7 @@ fn a_queue_is_not_throttling() {
 fn cpu_stolen_fires_on_what_the_hypervisor_took() {
     let (_, mut trace) = trace_of_lanes("@cpus 2\n@repeat 20\nA  0000000mmm\nB  111111mmmm\n");
     assert!(!analyse(&trace).findings.iter().any(|finding| finding.rule == "cpu-stolen"));
-    let running: Vec<_> = trace.target_threads().flat_map(|thread| trace.slices.of(thread)).collect();
+    let running: Vec<_> = trace.target_threads().flat_map(|thread| trace.slices.of_thread(thread)).collect();
     let running = running.iter().filter(|slice| slice.state.name() == "running");
     let quarter = |slice: &holdup_events::tables::Slice| Duration(slice.duration().0 / 4);
     trace.steals = running

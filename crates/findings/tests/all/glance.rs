@@ -54,7 +54,7 @@ fn waits_sum_to_the_ledgers() {
         for class in Class::ALL.into_iter().filter(|class| class.is_wait()) {
             let waited: u64 =
                 glance.waits.iter().filter(|wait| wait.key.class == class).map(|wait| wait.wait_ns).sum();
-            assert_eq!(waited, glance.of(class), "{seed} {class:?}");
+            assert_eq!(waited, glance.class_ns(class), "{seed} {class:?}");
         }
     }
 }
@@ -146,5 +146,5 @@ fn locks_that_are_not_listed_count_together() {
     assert_eq!(glance.locks.len(), 32);
     let listed: u64 = glance.locks.iter().map(|lock| lock.wait_ns).sum();
     assert_eq!((glance.other_lock_waits, glance.other_lock_wait_ns), (8, (1..=8).map(|us| us * 1_000).sum()));
-    assert_eq!(listed + glance.other_lock_wait_ns, glance.of(Class::LockWait));
+    assert_eq!(listed + glance.other_lock_wait_ns, glance.class_ns(Class::LockWait));
 }

@@ -107,10 +107,10 @@ fn slices(thread: u32, waits: &[Waited]) -> Vec<SliceRow> {
 }
 
 /// The locks, the time waited for locks, and that waited for work (ns).
-fn told(trace: &Trace) -> (Vec<LockUse>, u64, u64) {
+fn locks_and_waits(trace: &Trace) -> (Vec<LockUse>, u64, u64) {
     let roles = Roles::derive(trace, &Descriptors::none().with(&[SEMAPHORES.to_owned()]).unwrap());
     let ledger = ledger::derive_with(trace, &Timelines::derive(trace), &roles);
-    (locks::derive_with(trace, &roles), ledger.of(Class::LockWait), ledger.of(Class::WorkWait))
+    (locks::derive_with(trace, &roles), ledger.class_ns(Class::LockWait), ledger.class_ns(Class::WorkWait))
 }
 
 fn waited(waiter: u32, from: u64, to: u64, waker: u32) -> Waited {
@@ -121,7 +121,7 @@ fn waited(waiter: u32, from: u64, to: u64, waker: u32) -> Waited {
 fn what_threads_hand_to_each_other_is_a_lock_with_its_holder() {
     // The first holder never waited before. From then on each holder releases it for the next one.
     let waits = [waited(1, 1, 2, 0), waited(0, 3, 4, 1), waited(1, 5, 6, 0), waited(0, 7, 8, 1)];
-    let (locks, lock_ns, work_ns) = told(&trace(2, &waits));
+    let (locks, lock_ns, work_ns) = locks_and_waits(&trace(2, &waits));
     assert_eq!((lock_ns, work_ns), (400, 0));
     assert_eq!(locks.len(), 1);
     assert_eq!((locks[0].waits, locks[0].waiters), (4, 2));
@@ -133,7 +133,7 @@ fn what_threads_hand_to_each_other_is_a_lock_with_its_holder() {
 fn waits_ended_by_a_third_thread_are_work_waits() {
     // Two take turns to wait, and a third, which never waits, lets them go.
     let waits = [waited(1, 1, 2, 2), waited(0, 3, 4, 2), waited(1, 5, 6, 2), waited(0, 7, 8, 2)];
-    let (locks, lock_ns, work_ns) = told(&trace(3, &waits));
+    let (locks, lock_ns, work_ns) = locks_and_waits(&trace(3, &waits));
     assert_eq!((locks.len(), lock_ns, work_ns), (0, 0, 400));
 }
 
@@ -141,7 +141,7 @@ fn waits_ended_by_a_third_thread_are_work_waits() {
 fn every_second_handing_on_is_no_lock() {
     // As in a queue whose idle workers wake each other to look, and go to sleep again.
     let waits = [waited(1, 1, 2, 2), waited(0, 3, 4, 1), waited(1, 5, 6, 2), waited(0, 7, 8, 1)];
-    let (locks, lock_ns, _) = told(&trace(3, &waits));
+    let (locks, lock_ns, _) = locks_and_waits(&trace(3, &waits));
     assert_eq!((locks.len(), lock_ns), (0, 0));
 }
 
@@ -197,7 +197,7 @@ fn locks(reason: &str, stack: &str, lanes: &str) -> (Vec<String>, u64) {
     trace.mappings.push(libc);
     let analysis = holdup_findings::analyse(&trace);
     let names = analysis.derived.locks.iter().map(|lock| lock.name.clone());
-    (names.collect::<Vec<_>>(), analysis.derived.ledger.of(Class::WorkWait))
+    (names.collect::<Vec<_>>(), analysis.derived.ledger.class_ns(Class::WorkWait))
 }
 
 /// Without debug symbols a wait for a semaphore has no name in its stack, only places in the C library.

@@ -14,9 +14,9 @@ fn of_a_pair(call: &str, stack: &str) -> Handing {
          A  000cccccr  holds d 2..3\n\
          B  dddr111dd  holds c 6..7\n"
     ));
-    let charge = Charge::of(&trace, |slice| slice.state == ThreadState::Blocked);
+    let charge = Charge::matching(&trace, |slice| slice.state == ThreadState::Blocked);
     let derived = analyse(&trace).derived;
-    Handing::of((&trace, &derived.roles), &derived.ledger, &charge)
+    Handing::derive((&trace, &derived.roles), &derived.ledger, &charge)
 }
 
 #[test]

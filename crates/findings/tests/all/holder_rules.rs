@@ -79,8 +79,8 @@ fn kept_of(rule: &'static str, who: &str) -> Vec<&'static str> {
     );
     let is = |slice: &Slice, name: &str| trace.threads[slice.thread.index()].name == name;
     let waits =
-        |name: &str| Charge::of(&trace, |slice| is(slice, name) && slice.state == ThreadState::Blocked);
-    let queued = Charge::of(&trace, |slice| is(slice, "A") && slice.state.waits_for_cpu());
+        |name: &str| Charge::matching(&trace, |slice| is(slice, name) && slice.state == ThreadState::Blocked);
+    let queued = Charge::matching(&trace, |slice| is(slice, "A") && slice.state.waits_for_cpu());
     let finding = |rule, gain| Finding {
         rule,
         subject: format!("lock of {who}"),
@@ -121,7 +121,7 @@ fn priority_inversion_names_the_thread_that_runs_instead() {
 
 /// A holder that hardly gets a CPU because of two computing threads that never take the lock. One thread
 /// waits for it. `rest` is the activity of these two while the others do not need the CPU.
-fn holder_beside_work(ticks: usize) -> String {
+fn starved_holder(ticks: usize) -> String {
     let (queues, waits, runs, other) =
         ("r".repeat(ticks), "m".repeat(ticks), "0".repeat(ticks), "1".repeat(ticks));
     format!(
@@ -138,7 +138,7 @@ fn holder_beside_work(ticks: usize) -> String {
 
 #[test]
 fn a_starved_holder_delays_its_waiter_without_idle_cpus() {
-    let analysis = check_lanes(&holder_beside_work(40));
+    let analysis = check_lanes(&starved_holder(40));
     let first = &analysis.findings[0];
     assert_eq!((first.rule, first.confidence), ("preempted-lock-holder", Confidence::Medium), "{first:#?}");
     // 40 of 44 ticks.
@@ -156,7 +156,7 @@ fn a_starved_holder_delays_its_waiter_without_idle_cpus() {
 #[test]
 fn no_priority_inversion_if_the_lock_users_do_the_work() {
     // The same, but they run for a fifth of the time. The first to run takes it from another.
-    let analysis = check_lanes(&holder_beside_work(8));
+    let analysis = check_lanes(&starved_holder(8));
     assert_eq!(confidence(&analysis, "preempted-lock-holder"), None, "{:#?}", analysis.findings);
 }
 
@@ -273,8 +273,12 @@ fn a_deadlock_cycle_is_reported() {
     let (_, mut trace) = trace_of_lanes("@cpus 4\n@repeat 20\nA  0mmmmmmm0\nB  1nnnnnnn1\n");
     let tids: Vec<u32> = trace.threads.iter().map(|thread| thread.tid).collect();
     for (waiter, other) in [(0, 1), (1, 0)] {
-        let wait =
-            trace.slices.of(ThreadId(waiter)).find(|one| one.state == ThreadState::Blocked).unwrap().wait;
+        let wait = trace
+            .slices
+            .of_thread(ThreadId(waiter))
+            .find(|one| one.state == ThreadState::Blocked)
+            .unwrap()
+            .wait;
         trace.waits[wait.index()].owner_tid = tids[other];
     }
     let analysis = holdup_findings::analyse(&trace);

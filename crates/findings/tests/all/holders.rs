@@ -1,7 +1,7 @@
 //! Holders on pictures: the holder of each awaited object, and its activity during the wait.
 
 use holdup_events::{ThreadId, Timestamp, Trace};
-use holdup_findings::derive::holders::meanwhile::{Activity, between};
+use holdup_findings::derive::holders::activity::{Activity, between};
 use holdup_findings::derive::holders::{Basis, HoldKind, Holders};
 use holdup_findings::derive::locks::LockIndex;
 use holdup_findings::derive::roles::Roles;
@@ -36,14 +36,14 @@ impl Picture {
 
     /// Each wait of a thread: kind, holder, basis.
     fn waits(&self, name: &str) -> Vec<(HoldKind, &str, Basis)> {
-        let waits = self.holders.of(self.thread(name));
+        let waits = self.holders.of_thread(self.thread(name));
         waits.map(|hold| (hold.kind, self.name(hold.holder), hold.basis)).collect()
     }
 
     /// The holder in each tick of a thread's first wait.
     fn held(&self, name: &str) -> String {
         let thread = self.thread(name);
-        let hold = self.holders.of(thread).next().expect("it waits");
+        let hold = self.holders.of_thread(thread).next().expect("it waits");
         let slice = self.trace.slices.at(thread, hold.row as usize);
         let pieces = self.holders.over(&self.trace, &self.locks, &slice);
         let ticks = |piece: &holdup_findings::derive::holders::Held| {
@@ -140,7 +140,7 @@ fn activity_of_the_holder_is_derived() {
     );
     let cpu = holdup_events::CpuId(1);
     let queues = Activity::Queues { cpu, preempted: true };
-    let sleep = picture.holders.of(picture.thread("B")).next().expect("it sleeps");
+    let sleep = picture.holders.of_thread(picture.thread("B")).next().expect("it sleeps");
     assert_eq!((sleep.kind, sleep.holder), (HoldKind::Sleep, None));
     let sleeps = Activity::Waits(sleep);
     let runs = Activity::Runs(cpu);
@@ -160,7 +160,7 @@ fn the_same_call_woke_two_and_one_found_nothing() {
     );
     let waits: Vec<(bool, &str)> = picture
         .holders
-        .of(picture.thread("A"))
+        .of_thread(picture.thread("A"))
         .map(|hold| (hold.false_wakeup, picture.name(hold.holder)))
         .collect();
     assert_eq!(waits, [(true, "D"), (false, "D")]);
@@ -187,7 +187,7 @@ fn a_word_that_processes_share_is_one_lock_with_holders_of_all() {
         let locks = LockIndex::new(&trace, &roles);
         let holders = Holders::derive(&trace, &locks, &roles);
         let picture = Picture { trace, locks, holders };
-        let last = picture.holders.of(ThreadId(0)).last().expect("A waits");
+        let last = picture.holders.of_thread(ThreadId(0)).last().expect("A waits");
         (picture.locks.locks.len(), picture.name(last.holder).to_owned())
     };
     assert_eq!(locks(false), (1, "B".to_owned()));

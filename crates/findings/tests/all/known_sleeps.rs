@@ -4,7 +4,7 @@ use holdup_findings::{Confidence, Finding, analyse};
 use holdup_testkit::check::trace_of_lanes;
 
 /// Two connections of which one works and the other sleeps in `stack` until it is its turn.
-fn told(rule: &str, stack: &str, lanes: &str) -> Finding {
+fn finding_of(rule: &str, stack: &str, lanes: &str) -> Finding {
     let (_, trace) =
         trace_of_lanes(&format!("@cpus 2\n@tick 1000000\n@s sleep\n@stack s {stack}\n@repeat 30\n{lanes}"));
     let analysis = analyse(&trace);
@@ -16,12 +16,12 @@ const BUSY: &str = "main;work;sqlite3_step;sqlite3VdbeExec;sqlite3InvokeBusyHand
 
 #[test]
 fn a_sleep_for_a_database_lock_is_reported() {
-    let finding = told("oversleep", BUSY, "A  00ssss\n");
+    let finding = finding_of("oversleep", BUSY, "A  00ssss\n");
     let said = finding.summary.join(" ");
     assert!(said.contains("SQLite waits for another connection's lock"), "{said}");
     assert!(finding.advice[0].contains("journal_mode = WAL"), "{finding:#?}");
     // Looking again is what poll-loop sees.
-    let finding = told("poll-loop", BUSY, "A  0sssssssss0sssssssss\n");
+    let finding = finding_of("poll-loop", BUSY, "A  0sssssssss0sssssssss\n");
     assert!(
         finding.summary.join(" ").contains("SQLite waits") && finding.advice[0].contains("WAL"),
         "{finding:#?}"
@@ -31,7 +31,7 @@ fn a_sleep_for_a_database_lock_is_reported() {
 /// For a library without names of inner functions, the confidence is lower.
 #[test]
 fn a_sleep_inside_a_statement_is_reported_without_its_reason() {
-    let finding = told("oversleep", "main;work;sqlite3_step;usleep", "A  00ssss\n");
+    let finding = finding_of("oversleep", "main;work;sqlite3_step;usleep", "A  00ssss\n");
     let said = finding.summary.join(" ");
     assert!(said.contains("a statement of SQLite sleeps") && !said.contains("SQLite waits for"), "{said}");
 }
@@ -39,7 +39,7 @@ fn a_sleep_inside_a_statement_is_reported_without_its_reason() {
 /// A program that has SQLite and sleeps elsewhere.
 #[test]
 fn a_sleep_outside_the_database_is_not_attributed_to_it() {
-    let finding = told("oversleep", "main;work;usleep", "A  00ssss\n");
+    let finding = finding_of("oversleep", "main;work;usleep", "A  00ssss\n");
     let said = finding.summary.join(" ");
     assert!(!said.contains("SQLite") && !finding.advice[0].contains("WAL"), "{finding:#?}");
     assert!(finding.confidence <= Confidence::Medium, "{finding:#?}");

@@ -111,7 +111,7 @@ fn locks_and_idle_ns(trace: &Trace) -> (Vec<(String, u64, u64)>, u64) {
     let locks = locks::derive_with(trace, &roles).into_iter();
     let mut locks: Vec<_> = locks.map(|lock| (lock.name, lock.waits, lock.wait_ns)).collect();
     locks.sort();
-    let slices = trace.target_threads().flat_map(|thread| trace.slices.of(thread));
+    let slices = trace.target_threads().flat_map(|thread| trace.slices.of_thread(thread));
     let idle = slices.filter(|slice| roles.class_of_wait(trace, slice) == Class::WorkWait);
     (locks, idle.map(|slice| slice.duration().0).sum())
 }
@@ -129,7 +129,7 @@ fn each_class_that_takes_one_has_its_own() {
     let roles = Roles::derive(&trace, &Descriptors::built_in());
     let index = LockIndex::new(&trace, &roles);
     let of = |thread: u32| -> Vec<Option<u32>> {
-        trace.slices.of(ThreadId(thread)).map(|slice| index.waited((&trace, &roles), &slice)).collect()
+        trace.slices.of_thread(ThreadId(thread)).map(|slice| index.waited((&trace, &roles), &slice)).collect()
     };
     assert_eq!((of(0), of(1)), (vec![Some(0), None, Some(1)], vec![None, Some(0), Some(0)]));
 }

@@ -22,7 +22,7 @@ fn without_lock(picture: &str) -> f64 {
 
 /// Two threads that take turns for 360 ms, one for 4 of 10, the other for 6. In parallel they would take 216.
 /// `third` is another thread that lives as long.
-fn beside(third: &str) -> String {
+fn turns_with(third: &str) -> String {
     let turns = |pattern: &str| pattern.repeat(36);
     format!("@cpus 4\nA  {}000\nB  {}1..\n{third}", turns("0000mmmmmm"), turns("mmmm111111"))
 }
@@ -30,7 +30,7 @@ fn beside(third: &str) -> String {
 #[test]
 fn housekeeping_scales_with_the_length_of_the_run() {
     let naps = format!("{}2", "s".repeat(120)).repeat(3);
-    let ms = without_lock(&beside(&format!("@s sleep\nhouse  {naps}\n")));
+    let ms = without_lock(&turns_with(&format!("@s sleep\nhouse  {naps}\n")));
     assert!((216.0..=235.0).contains(&ms), "{ms} ms");
 }
 
@@ -38,7 +38,7 @@ fn housekeeping_scales_with_the_length_of_the_run() {
 fn timed_work_stays_complete() {
     // For a tenth of the time: that is no housekeeping.
     let works = format!("{}22", "s".repeat(18)).repeat(18);
-    let ms = without_lock(&beside(&format!("@s sleep\nclock  {works}...\n")));
+    let ms = without_lock(&turns_with(&format!("@s sleep\nclock  {works}...\n")));
     assert!(ms > 350.0, "{ms} ms");
 }
 
@@ -47,7 +47,7 @@ fn timed_work_stays_complete() {
 fn helper(look: usize) -> String {
     let nap = format!("{}{}", "e".repeat(100), "2".repeat(look));
     let waits = format!("{}{}", nap.repeat(3), "e".repeat(363)).chars().take(361).collect::<String>();
-    beside(&format!("@e park\n@timeout e 100\nhelper  {waits}22\n"))
+    turns_with(&format!("@e park\n@timeout e 100\nhelper  {waits}22\n"))
 }
 
 #[test]

@@ -20,7 +20,7 @@ fn found(analysis: &Analysis) -> Option<&Finding> {
 const IN_TURN: &str = "A  0qqqqqqqqq  holds p 0..1\nB  p1sssssss1  holds q 9..10\n";
 
 /// `count` more threads that send requests when A does, each on its own CPU.
-fn others(count: usize) -> String {
+fn more_threads(count: usize) -> String {
     let lane = |number: usize| format!("{}  {}qqqqqqqqq\n", (b'C' + number as u8) as char, number + 2);
     (0..count).map(lane).collect()
 }
@@ -40,7 +40,7 @@ fn sequential_requests_to_a_sleeping_service_are_reported() {
 fn requests_in_flight_are_limited_by_the_pools_threads() {
     let wide =
         format!("@cpus 10\n@repeat 20\n@q multiplex 7\n@p multiplex 232\n@s sleep\n@child B\n{IN_TURN}");
-    let analysis = check_lanes(&(wide + &others(8)));
+    let analysis = check_lanes(&(wide + &more_threads(8)));
     let finding = found(&analysis).expect("a finding");
     assert_eq!(finding.confidence, Confidence::Medium, "{finding:#?}");
     assert!(finding.summary[0].contains("9 threads"), "{finding:#?}");
@@ -51,7 +51,7 @@ fn many_at_once_of_more_threads_are_not_limited_by_their_number() {
     let head =
         "@cpus 10\n@repeat 20\n@q multiplex 7\n@p multiplex 232\n@s sleep\n@child B\n@silent one-at-a-time\n";
     let mut lanes: String =
-        (IN_TURN.to_owned() + &others(8)).lines().map(|line| twice(line) + "\n").collect();
+        (IN_TURN.to_owned() + &more_threads(8)).lines().map(|line| twice(line) + "\n").collect();
     // As many again, which ask half of the time.
     for number in 0..8u8 {
         lanes += &format!("{}  .{}qqqqqqqq..........\n", char::from(b'L' + number), number + 2);
@@ -62,7 +62,7 @@ fn many_at_once_of_more_threads_are_not_limited_by_their_number() {
 #[test]
 fn a_few_at_once_are_a_hint_but_where_it_is_all_that_there_are() {
     let sure = |lanes: &str| found(&asked(lanes)).map(|finding| finding.confidence);
-    let all = IN_TURN.to_owned() + &others(2);
+    let all = IN_TURN.to_owned() + &more_threads(2);
     assert_eq!(sure(&all), Some(Confidence::Medium), "a pool of three");
     // Others of the same program ask now and then only.
     let mut twice: String = all.lines().map(|line| twice(line) + "\n").collect();
@@ -165,7 +165,7 @@ fn a_word_before_the_first_question_does_not_turn_the_sides() {
     let ids: Vec<_> = trace.target_threads().collect();
     let (asker, service) = (ids[0], ids[1]);
     let at = trace.threads[service.index()].start;
-    let word = Wakeup { at, waker: service, wakee: asker, ..trace.wakeups.of(asker)[0] };
+    let word = Wakeup { at, waker: service, wakee: asker, ..trace.wakeups.of_thread(asker)[0] };
     let rows = [word].into_iter().chain(trace.wakeups.iter().copied()).collect();
     trace.wakeups = Wakeups::freeze(rows, trace.threads.len());
     let analysis = analyse(&trace);

@@ -3,14 +3,14 @@
 use holdup_findings::{Analysis, Confidence, analyse};
 use holdup_testkit::check::{check_lanes, confidence, trace_of_lanes};
 
-fn told(text: &str) -> Analysis {
+fn analysed(text: &str) -> Analysis {
     analyse(&trace_of_lanes(text).1)
 }
 
 /// A sends a request, and waits 42 ms. B, which also serves other clients, is woken 40 ms later by the
 /// network, or by its clock.
 fn asks(letter: &str) -> Analysis {
-    told(&format!(
+    analysed(&format!(
         "@cpus 2\n@n {letter}\n@m multiplex\n@repeat 20\n\
          A  0{}  holds n 0..0\n\
          B  {first}1{second}11  holds m 42..43\n",
@@ -39,7 +39,7 @@ fn a_peer_that_waits_for_its_clock_has_no_delayed_ack() {
 /// Three threads send requests to S in turn, each under the lock. `work` is S's activity for each request.
 fn asks_under_lock(work: char) -> f64 {
     let [three, six] = [3, 6].map(|ticks| work.to_string().repeat(ticks));
-    let analysis = told(&format!(
+    let analysis = analysed(&format!(
         "@cpus 4\n@m lock\n@p pipe\n@s sleep\n@repeat 20\n\
          A  0pppp00mmmmmmmmmmmm  holds m 0..7\n\
          B  1mmmmmm0pppp00mmmmm  holds m 7..14\n\
@@ -60,7 +60,7 @@ fn a_peer_that_sleeps_for_one_may_sleep_for_all() {
 #[test]
 fn a_lock_that_goes_round_is_no_barrier() {
     let ring = |stack: &str| {
-        told(&format!(
+        analysed(&format!(
             "@cpus 2\n@a barrier\n@b barrier\n@c barrier\n@stack a {stack}\n@stack b {stack}\n@stack c {stack}\n@repeat 30\n\
              A  000000aaaaaaaaaaaa  holds b 5..6\n\
              B  bbbbbb000000bbbbbb  holds c 11..12\n\
@@ -101,7 +101,7 @@ fn handshakes_are_attributed_to_the_dialing_function() {
 fn handshakes_at_the_beginning_are_a_hint() {
     let dials = |when: &str| {
         let ticks = "0".repeat(400);
-        let analysis = told(&format!(
+        let analysis = analysed(&format!(
             "@cpus 2\n\
              @samples A {when} user runtime.goexit;main.ask;net/http.(*Transport).dialConn;crypto/tls.(*Conn).handshakeContext;crypto/internal/fips140/bigmod.addMulVVW1024\n\
              A  {ticks}\n"
@@ -114,7 +114,7 @@ fn handshakes_at_the_beginning_are_a_hint() {
 
 #[test]
 fn callers_inside_the_standard_library_are_named() {
-    let analysis = told(
+    let analysis = analysed(
         "@cpus 2\n@repeat 20\n\
          @samples B 0..8 user runtime.goexit;net/http.(*persistConn).addTLS.func2;crypto/internal/fips140/bigmod.addMulVVW1024\n\
          @samples A 0..8 user runtime.goexit;net/http.(*conn).serve;crypto/tls.(*Conn).handshakeContext;crypto/internal/fips140/bigmod.addMulVVW1024\n\

@@ -50,7 +50,7 @@ fn the_ledger_equals_the_truth() {
         assert_eq!(difference(&trace, &ledger, &simulation.truth), None, "seed {seed}");
         let split = ledger.run_queue;
         let parts = split.own_ns + split.others_ns + split.throttled_ns + split.idle_ns;
-        assert_eq!(parts, ledger.of(Class::RunQueue), "seed {seed}");
+        assert_eq!(parts, ledger.class_ns(Class::RunQueue), "seed {seed}");
     }
 }
 
@@ -60,7 +60,7 @@ fn a_broken_ledger_is_caught() {
     let broken = |trace: &Trace| {
         let mut ledger = ledger::derive(trace);
         for thread in &mut ledger.threads {
-            let slices = trace.slices.of(thread.thread);
+            let slices = trace.slices.of_thread(thread.thread);
             let preempted = slices.filter(|slice| slice.state == ThreadState::Preempted);
             let ns: u64 = preempted.map(|slice| slice.duration().0).sum();
             thread.classes[Class::RunQueue as usize] -= ns;
@@ -82,7 +82,7 @@ fn slices_tile_each_life() {
         for thread in trace.target_threads() {
             let life = &trace.threads[thread.index()];
             let mut at = life.start;
-            for slice in trace.slices.of(thread) {
+            for slice in trace.slices.of_thread(thread) {
                 assert_eq!(slice.start, at, "seed {seed}");
                 at = slice.end;
             }
@@ -97,7 +97,7 @@ fn no_cpu_runs_two_threads_and_none_more_than_the_wall() {
         let (simulation, trace) = traced(seed);
         let mut running = Vec::new();
         for thread in (0..trace.threads.len() as u32).map(holdup_events::ThreadId) {
-            let slices = trace.slices.of(thread).filter(|slice| slice.state == ThreadState::Running);
+            let slices = trace.slices.of_thread(thread).filter(|slice| slice.state == ThreadState::Running);
             running.extend(slices.map(|slice| (slice.cpu, slice.start, slice.end)));
         }
         running.sort();
@@ -140,7 +140,7 @@ fn parallelism_covers_the_wall_and_the_running_time() {
             |times: &[u64]| times.iter().enumerate().map(|(count, ns)| count as u64 * ns).sum::<u64>();
         let ledger = &analysis.derived.ledger;
         assert_eq!(weighted(&parallelism.running_ns), ledger.running_ns(), "seed {seed}");
-        let wanting = ledger.running_ns() + ledger.of(Class::RunQueue);
+        let wanting = ledger.running_ns() + ledger.class_ns(Class::RunQueue);
         assert_eq!(weighted(&parallelism.wanting_ns), wanting, "seed {seed}");
         let steps = parallelism.over_time.iter().enumerate().map(|(step, mean)| {
             let left = wall - step as u64 * parallelism.step.0;
@@ -170,7 +170,7 @@ fn a_walk_over_timelines_agrees_with_their_sums() {
     for seed in 0..50 {
         let (_, trace) = traced(seed);
         let timelines = timelines::Timelines::derive(&trace);
-        let Some(timeline) = timelines.of(CpuId(0)) else { continue };
+        let Some(timeline) = timelines.of_cpu(CpuId(0)) else { continue };
         let (mut cursor, mut at) = (0, trace.start().0);
         while at < trace.end().0 {
             let (from, to) = (Timestamp(at), Timestamp(at + 7_001));
@@ -291,7 +291,7 @@ fn with_losses(simulation: &Simulation, random: &mut Random, one_in: u64, burst:
 fn totals(ledger: &Ledger) -> Vec<u64> {
     let running = ledger.running_ns();
     let others = Class::ALL.into_iter().filter(|class| !class.on_cpu() && *class != Class::Unknown);
-    std::iter::once(running).chain(others.map(|class| ledger.of(class))).collect()
+    std::iter::once(running).chain(others.map(|class| ledger.class_ns(class))).collect()
 }
 
 /// A ledger with losses states bounds: for each class at least its time, and at most that plus all unknown
@@ -307,7 +307,7 @@ fn what_is_known_and_what_is_unknown_are_bounds_of_the_truth() {
             let mut random = Random::new(seed ^ one_in << 8 ^ burst);
             let events = with_losses(&simulation, &mut random, one_in, burst);
             let lossy = ledger::derive(&assemble(events, simulation.manifest.clone()));
-            let unknown = lossy.of(Class::Unknown);
+            let unknown = lossy.class_ns(Class::Unknown);
             // Maximum deviation of thread time: one part in a thousand.
             let slack = whole.total_ns / 1000;
             for (known, truth) in totals(&lossy).into_iter().zip(totals(&whole)) {

@@ -14,7 +14,7 @@ fn collected(by: &str, beside: &str) -> Analysis {
     analyse(&trace)
 }
 
-fn told(analysis: &Analysis) -> (String, Vec<String>) {
+fn gc_heavy(analysis: &Analysis) -> (String, Vec<String>) {
     let finding = analysis.findings.iter().find(|finding| finding.rule == "gc-heavy");
     let finding = finding.unwrap_or_else(|| panic!("{:#?}", analysis.findings));
     (finding.summary.join(" "), finding.advice.clone())
@@ -22,17 +22,17 @@ fn told(analysis: &Analysis) -> (String, Vec<String>) {
 
 #[test]
 fn explicit_collections_get_advice_against_them() {
-    let (said, advice) = told(&collected("gc_collect", "gc_collect"));
+    let (said, advice) = gc_heavy(&collected("gc_collect", "gc_collect"));
     assert!(said.contains("requests collections with gc_collect for report.build: 100 %"), "{said}");
     assert!(advice.len() == 1 && advice[0].contains("gc.collect()"), "{advice:?}");
 }
 
 #[test]
 fn partly_explicit_collections_are_reported_with_their_share() {
-    let (said, advice) = told(&collected("gc_collect", "PyObject_GC_New"));
+    let (said, advice) = gc_heavy(&collected("gc_collect", "PyObject_GC_New"));
     assert!(said.contains("for report.build: 50 %"), "{said}");
     assert_eq!(advice.len(), 1, "{advice:?}");
-    let (said, advice) = told(&collected("PyObject_GC_New", "PyObject_GC_New"));
+    let (said, advice) = gc_heavy(&collected("PyObject_GC_New", "PyObject_GC_New"));
     assert!(!said.contains("itself requests collections"), "{said}");
     assert!(advice.len() == 2 && advice[0].contains("gc.set_threshold"), "{advice:?}");
 }
@@ -49,6 +49,6 @@ fn the_thread_with_the_largest_collecting_share_comes_first() {
         "0".repeat(400),
         "1".repeat(50),
     ));
-    let (said, _) = told(&analyse(&trace));
+    let (said, _) = gc_heavy(&analyse(&trace));
     assert!(said.starts_with("B ("), "{said}");
 }

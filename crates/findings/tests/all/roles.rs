@@ -116,11 +116,11 @@ fn ledger(trace: &Trace, descriptors: &Descriptors) -> Ledger {
 fn waits_on_one_word_speak_for_those_without_a_stack() {
     let idle = vec![blocked(0, 1, 1), blocked(300, 1, 0), blocked(600, 1, 1)];
     let waits = vec![wait(WaitReason::Lock, 0x10)];
-    assert_eq!(ledger(&trace("w", idle, waits.clone()), &pool()).of(Class::WorkWait), 1000);
+    assert_eq!(ledger(&trace("w", idle, waits.clone()), &pool()).class_ns(Class::WorkWait), 1000);
     // The sources disagree. Only waits with evidence change.
     let both = vec![blocked(0, 1, 1), blocked(300, 1, 0), blocked(600, 1, 2)];
     let ledger = ledger(&trace("w", both, waits), &pool());
-    assert_eq!((ledger.of(Class::WorkWait), ledger.of(Class::LockWait)), (300, 700));
+    assert_eq!((ledger.class_ns(Class::WorkWait), ledger.class_ns(Class::LockWait)), (300, 700));
 }
 
 #[test]
@@ -143,11 +143,11 @@ fn waits_that_timed_out_are_asked_apart() {
         |start, due| Deadline { thread: ThreadId(0), slice_start: Timestamp(start), due: Timestamp(due) };
     trace.deadlines = vec![due(800, 818), due(820, 878)];
     let known = ledger(&trace, &pool());
-    assert_eq!((known.of(Class::LockWait), known.of(Class::Sleep)), (920, 80));
+    assert_eq!((known.class_ns(Class::LockWait), known.class_ns(Class::Sleep)), (920, 80));
     // A thread whose timeout had not expired was woken. There is no evidence of a sleep.
     trace.deadlines = vec![due(800, 818), due(820, 5000)];
     let woken = ledger(&trace, &pool());
-    assert_eq!((woken.of(Class::LockWait), woken.of(Class::Sleep)), (980, 20));
+    assert_eq!((woken.class_ns(Class::LockWait), woken.class_ns(Class::Sleep)), (980, 20));
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn a_wait_on_a_private_word_is_a_lock_wait_only_by_its_stack() {
     let roles = Roles::derive(&trace, &pool());
     let index = locks::LockIndex::new(&trace, &roles);
     let waited: Vec<Option<u32>> =
-        trace.slices.of(ThreadId(0)).map(|slice| index.waited((&trace, &roles), &slice)).collect();
+        trace.slices.of_thread(ThreadId(0)).map(|slice| index.waited((&trace, &roles), &slice)).collect();
     assert_eq!(waited, [None, Some(0)]);
     // The word is the lock's all the same.
     assert_eq!(index.of_word(WaitId(1)), Some(0));
@@ -167,17 +167,17 @@ fn another_word_is_another_matter() {
     let rows = vec![blocked(0, 1, 1), blocked(300, 2, 0)];
     let waits = vec![wait(WaitReason::Lock, 0x10), wait(WaitReason::Lock, 0x20)];
     let ledger = ledger(&trace("w", rows, waits), &pool());
-    assert_eq!((ledger.of(Class::WorkWait), ledger.of(Class::LockWait)), (300, 700));
+    assert_eq!((ledger.class_ns(Class::WorkWait), ledger.class_ns(Class::LockWait)), (300, 700));
 }
 
 #[test]
 fn a_runtime_that_is_not_in_the_process_changes_nothing() {
     let rows = vec![blocked(0, 1, 1)];
     let mut trace = trace("collector 1", rows, vec![wait(WaitReason::Lock, 0x10)]);
-    assert_eq!(ledger(&trace, &pool()).of(Class::WorkWait), 1000);
+    assert_eq!(ledger(&trace, &pool()).class_ns(Class::WorkWait), 1000);
     // The same program without the function by which the runtime is known, or in another process's file.
     trace.mappings[0].path = "/bin/other".into();
-    assert_eq!(ledger(&trace, &pool()).of(Class::LockWait), 1000);
+    assert_eq!(ledger(&trace, &pool()).class_ns(Class::LockWait), 1000);
 }
 
 #[test]
@@ -193,9 +193,9 @@ fn a_rule_within_another_function_asks_for_both() {
         let descriptors = Descriptors::none().with(&[rule(within)]).unwrap();
         ledger(&trace("w", vec![blocked(0, 1, 1)], vec![wait(WaitReason::Lock, 0x10)]), &descriptors)
     };
-    assert_eq!(judged("pool_main").of(Class::JoinWait), 1000);
+    assert_eq!(judged("pool_main").class_ns(Class::JoinWait), 1000);
     // It is not on the stack: the next rule decides.
-    assert_eq!(judged("pool_collect").of(Class::WorkWait), 1000);
+    assert_eq!(judged("pool_collect").class_ns(Class::WorkWait), 1000);
 }
 
 #[test]
@@ -206,10 +206,10 @@ fn what_a_thread_began_with_speaks_for_its_other_waits() {
     let begins = Descriptors::none().with(&[begins]).unwrap();
     let judged = ledger(&trace("w", rows(), waits()), &begins);
     // A wait with its own stack is judged by that stack.
-    assert_eq!((judged.of(Class::WorkWait), judged.of(Class::LockWait)), (600, 400));
+    assert_eq!((judged.class_ns(Class::WorkWait), judged.class_ns(Class::LockWait)), (600, 400));
     // Another function may be called from anywhere: it speaks for nothing but itself.
     let judged = ledger(&trace("w", rows(), waits()), &pool());
-    assert_eq!((judged.of(Class::WorkWait), judged.of(Class::LockWait)), (300, 700));
+    assert_eq!((judged.class_ns(Class::WorkWait), judged.class_ns(Class::LockWait)), (300, 700));
 }
 
 #[test]
@@ -217,15 +217,18 @@ fn what_the_kernel_knows_for_sure_stays() {
     let rows = vec![blocked(0, 1, 1), blocked(500, 2, 2)];
     let waits = vec![wait(WaitReason::Fault, 0), wait(WaitReason::Disk, 7)];
     let ledger = ledger(&trace("w", rows, waits), &pool());
-    assert_eq!((ledger.of(Class::FaultWait), ledger.of(Class::IoWait)), (500, 500));
+    assert_eq!((ledger.class_ns(Class::FaultWait), ledger.class_ns(Class::IoWait)), (500, 500));
 }
 
 #[test]
 fn a_thread_name_is_enough() {
     let rows = vec![blocked(0, 1, 0)];
     let waits = vec![wait(WaitReason::Park, 0x10)];
-    assert_eq!(ledger(&trace("collector 7", rows.clone(), waits.clone()), &pool()).of(Class::GcWait), 1000);
-    assert_eq!(ledger(&trace("worker 7", rows, waits), &pool()).of(Class::WorkWait), 1000);
+    assert_eq!(
+        ledger(&trace("collector 7", rows.clone(), waits.clone()), &pool()).class_ns(Class::GcWait),
+        1000
+    );
+    assert_eq!(ledger(&trace("worker 7", rows, waits), &pool()).class_ns(Class::WorkWait), 1000);
 }
 
 #[test]
@@ -240,7 +243,7 @@ fn one_lock_on_many_words_is_one_lock() {
     assert_eq!((locks[0].name.as_str(), locks[0].waits, locks[0].wait_ns), ("the big lock of app", 2, 600));
     let rule = locks[0].rule.and_then(|id| roles.descriptors.rule(id));
     assert_eq!(rule.map(|(runtime, _)| runtime.name.as_str()), Some("pool"));
-    assert_eq!(ledger(&trace, &pool()).of(Class::WorkWait), 400);
+    assert_eq!(ledger(&trace, &pool()).class_ns(Class::WorkWait), 400);
 }
 
 #[test]
@@ -269,7 +272,7 @@ fn samples_of_the_collector_divide_the_running_time() {
     };
     trace.samples = (0..100).map(sample).collect();
     let ledger = ledger(&trace, &pool());
-    let of = |class| ledger.of(class);
+    let of = |class| ledger.class_ns(class);
     assert_eq!((of(Class::Kernel), of(Class::GcWork), of(Class::Useful)), (100, 200, 700));
     assert!(ledger.error_ns(Class::GcWork) > 0 && ledger.error_ns(Class::Spin) == 0);
 }
@@ -434,7 +437,7 @@ fn code_that_a_runtime_only_passes_through_is_no_waiting() {
         let (_, trace) = trace_of_lanes(&format!(
             "@cpus 2\n@repeat 50\n@samples A 0..10 user main;{function}~word\nA  0000000000\n"
         ));
-        analyse(&trace).derived.ledger.of(Class::Spin)
+        analyse(&trace).derived.ledger.class_ns(Class::Spin)
     };
     assert_eq!(spun("stg_BLACKHOLE_info"), 0);
     assert!(spun("take_ticket") > 0);
@@ -451,7 +454,7 @@ fn a_blocking_call_that_waits_for_a_lock_is_not_without_a_call() {
             format!("@cpus 2\n@c park\n@repeat 20\n@stack c {stack}\nA  0ccc\nB  1111  holds c 0..4\n");
         let (_, trace) = holdup_testkit::check::trace_of_lanes(&picture);
         let ledger = holdup_findings::analyse(&trace).derived.ledger;
-        [Class::LockWait, Class::WorkWait].map(|class| ledger.of(class) > 0)
+        [Class::LockWait, Class::WorkWait].map(|class| ledger.class_ns(class) > 0)
     };
     assert_eq!(waited("app::store;std::sys::sync::mutex::futex::Mutex::lock_contended"), [true, false]);
     assert_eq!(waited("std::sys::sync::condvar::futex::Condvar::wait_optional_timeout"), [false, true]);

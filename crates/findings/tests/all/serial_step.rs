@@ -22,7 +22,7 @@ fn family(lanes: &str) -> Trace {
     trace
 }
 
-fn told(trace: &Trace) -> Option<Finding> {
+fn serial_step(trace: &Trace) -> Option<Finding> {
     analyse(trace).findings.into_iter().find(|finding| finding.rule == "serial-step")
 }
 
@@ -50,7 +50,7 @@ fn build(first: &str) -> Trace {
 fn a_step_that_all_threads_wait_for_is_reported() {
     let alone = "1".repeat(39);
     let trace = build(&format!("gen   .{alone}.  holds w 1..40\n"));
-    let found = told(&trace).expect("a finding");
+    let found = serial_step(&trace).expect("a finding");
     assert!(found.subject.starts_with("make waits for gen"), "{}", found.subject);
     // 39 of 101 ticks, on two CPUs.
     assert!(found.gain.low == 0.0 && (found.gain.high - 39.0 / 101.0 / 2.0).abs() < 0.01, "{:?}", found.gain);
@@ -64,7 +64,7 @@ fn a_step_that_all_threads_wait_for_is_reported() {
 fn what_a_step_has_started_is_its_work() {
     let (waits, alone) = ("c".repeat(38), "1".repeat(38));
     let trace = build(&format!("shell  .0{waits}.  holds w 1..40\ngenerator  ..{alone}.  holds c 2..40\n"));
-    let found = told(&trace).expect("a finding");
+    let found = serial_step(&trace).expect("a finding");
     assert!(
         found.subject.contains("generator") && found.subject.ends_with("(of shell)"),
         "{}",
@@ -77,9 +77,9 @@ fn steps_that_use_both_cpus_or_none_are_none() {
     // A second thread of the first step.
     let alone = "1".repeat(39);
     let two = format!("gen   .{alone}.  holds w 1..40\ngenerator  .{}.\n", "0".repeat(39));
-    assert_eq!(told(&build(&two)), None);
+    assert_eq!(serial_step(&build(&two)), None);
     let asleep = format!("@s sleep\ngen   .1{}1.  holds w 39..40\n", "s".repeat(37));
-    assert_eq!(told(&build(&asleep)), None, "what it sleeps for is told by others");
+    assert_eq!(serial_step(&build(&asleep)), None, "what it sleeps for is told by others");
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn a_parent_that_works_with_its_only_child_is_not_delayed() {
         "h".repeat(38),
         compilers(2)
     );
-    assert_eq!(told(&family(&works)), None);
+    assert_eq!(serial_step(&family(&works)), None);
 }
 
 #[test]
@@ -109,5 +109,5 @@ fn children_that_are_always_one_by_one_are_child_waits() {
         };
         (0..6).map(lane).collect::<String>()
     });
-    assert_eq!(told(&family(&lanes)), None);
+    assert_eq!(serial_step(&family(&lanes)), None);
 }

@@ -151,7 +151,7 @@ fn what_was_watched_of_a_small_part_does_not_decide() {
 const LINE_OF_M: u64 = (0x1000 + 16 * 'm' as u64) / 64 * 64;
 
 /// Own fields of an object with a lock, for which a thread waits for `waits` of `ticks` ticks.
-fn beside_a_lock(waits: usize, ticks: usize) -> Analysis {
+fn fields_next_to_lock(waits: usize, ticks: usize) -> Analysis {
     let picture = format!(
         "@cpus 2\n@repeat 20\n@samples A 0..{ticks} user main;work\n@samples B 0..{ticks} user main;work\n\
          A  {}{}\nB  {}  holds m 0..{ticks}\n",
@@ -164,14 +164,14 @@ fn beside_a_lock(waits: usize, ticks: usize) -> Analysis {
 
 #[test]
 fn fields_next_to_a_lock_are_one_shared_object() {
-    let analysis = beside_a_lock(1, 100);
+    let analysis = fields_next_to_lock(1, 100);
     assert_eq!(rules(&analysis), ["shared-counter"]);
     assert!(analysis.derived.lines[0].is_waited_on);
 }
 
 #[test]
 fn fields_next_to_a_contended_lock_belong_to_the_lock() {
-    let analysis = beside_a_lock(2, 20);
+    let analysis = fields_next_to_lock(2, 20);
     assert_eq!(rules(&analysis).len(), 0);
     // What the line costs is in that finding's upper end: a tenth is waited, all the rest is at the line.
     let lock = analysis.findings.iter().find(|finding| finding.rule == "lock-contention").expect("it");

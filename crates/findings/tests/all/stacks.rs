@@ -48,7 +48,7 @@ fn traced(seed: u64) -> Trace {
     let mut rows = Vec::new();
     trace.samples.clear();
     for thread in (0..trace.threads.len() as u32).map(ThreadId) {
-        for slice in trace.slices.of(thread) {
+        for slice in trace.slices.of_thread(thread) {
             let mut row = SliceRow {
                 thread,
                 start: slice.start,

@@ -14,7 +14,7 @@ fn analysed(waker: &str, sample: &str) -> Analysis {
     ));
     let stack = trace.samples[0].stack;
     let mut wakeups: Vec<_> =
-        trace.target_threads().flat_map(|thread| trace.wakeups.of(thread).to_vec()).collect();
+        trace.target_threads().flat_map(|thread| trace.wakeups.of_thread(thread).to_vec()).collect();
     wakeups.iter_mut().for_each(|wakeup| wakeup.stack = stack);
     trace.wakeups = Wakeups::freeze(wakeups, trace.threads.len());
     remove_first(&mut trace, stack);

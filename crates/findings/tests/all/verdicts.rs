@@ -64,7 +64,7 @@ fn ring_of(drawing: &str, asked: &str) -> (Analysis, Class) {
     in_kernel(&mut trace, &[asked]);
     let analysis = analyse(&trace);
     let longest = Class::ALL.into_iter().filter(|class| class.is_wait());
-    let class = longest.max_by_key(|class| analysis.derived.ledger.of(*class)).unwrap();
+    let class = longest.max_by_key(|class| analysis.derived.ledger.class_ns(*class)).unwrap();
     (analysis, class)
 }
 

@@ -23,7 +23,7 @@ fn name_socket(trace: &mut Trace, syscall: i32, (object, name): (u64, &str)) {
     trace.calls.objects.push(CallObject { kind: ObjectKind::Socket, object, name: name.to_owned() });
 }
 
-fn told(peer: &Peer) -> (&str, PeerKind, &str, u64, u64) {
+fn fields(peer: &Peer) -> (&str, PeerKind, &str, u64, u64) {
     (&peer.process, peer.kind, &peer.address, peer.waits, peer.ns / 1_000_000)
 }
 
@@ -38,7 +38,7 @@ fn each_wait_is_for_the_other_end_of_its_socket() {
             (7, "unix at /run/own.sock"),
         ],
     );
-    let rows: Vec<_> = peers.rows.iter().map(told).collect();
+    let rows: Vec<_> = peers.rows.iter().map(fields).collect();
     let expected = [
         ("A", PeerKind::Asked, "10.0.0.2:5432", 2, 9),
         ("A", PeerKind::Client, "10.0.0.1:80", 1, 4),
@@ -58,14 +58,14 @@ fn clients_of_one_listener_are_one_row() {
     );
     assert_eq!(peers.rows.len(), 1, "{peers:#?}");
     let row = &peers.rows[0];
-    assert_eq!(told(row), ("A", PeerKind::Client, "@queue", 2, 10));
+    assert_eq!(fields(row), ("A", PeerKind::Client, "@queue", 2, 10));
     assert_eq!((row.threads, row.connections), (2, 2));
 }
 
 #[test]
 fn a_pair_of_sockets_has_no_address() {
     let peers = waited("@cpus 2\n@q socket 45\nA  0qqqqqq0\n", &[(45, "unix, other end socket:[7]")]);
-    assert_eq!(peers.rows.iter().map(told).collect::<Vec<_>>(), [("A", PeerKind::Unknown, "", 1, 6)]);
+    assert_eq!(peers.rows.iter().map(fields).collect::<Vec<_>>(), [("A", PeerKind::Unknown, "", 1, 6)]);
 }
 
 /// A poll for a single pipe waits neither at a socket nor for arbitrary descriptors.

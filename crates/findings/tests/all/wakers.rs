@@ -31,7 +31,8 @@ fn threads_with_stacks() -> (Trace, BTreeMap<String, StackId>) {
 
 fn lay_out(trace: &mut Trace, threads: &[Vec<Stretch>], every: u16, length_ns: u64) {
     let start = trace.start().0;
-    let wait = trace.slices.of(ThreadId(0)).find(|slice| slice.state == ThreadState::Blocked).unwrap().wait;
+    let wait =
+        trace.slices.of_thread(ThreadId(0)).find(|slice| slice.state == ThreadState::Blocked).unwrap().wait;
     let rows = threads.iter().enumerate().flat_map(|(thread, stretches)| {
         stretches.iter().map(move |(at, stack)| SliceRow {
             thread: ThreadId(thread as u32),
@@ -148,7 +149,7 @@ fn traced(seed: u64) -> Trace {
     };
     let mut rows = Vec::new();
     for thread in (0..trace.threads.len() as u32).map(ThreadId) {
-        for slice in trace.slices.of(thread) {
+        for slice in trace.slices.of_thread(thread) {
             let blocked = slice.state == ThreadState::Blocked;
             let (stack_every, stack) = if blocked { draw(&mut random) } else { (0, StackId::NONE) };
             let (start, state, cpu, wait) = (slice.start, slice.state, slice.cpu, slice.wait);

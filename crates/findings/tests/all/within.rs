@@ -26,7 +26,7 @@ fn compared(a: &Trace, b: &Trace) -> Difference {
     let run = |setting, trace: &Trace, of: &Analysis| Run {
         setting,
         wall_ns: trace.wall().0,
-        facts: Some(RunFacts::of(trace, of)),
+        facts: Some(RunFacts::new(trace, of)),
         ..Run::default()
     };
     let experiment = Experiment {

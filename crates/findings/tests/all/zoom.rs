@@ -31,7 +31,7 @@ fn looked_at(trace: Trace) -> Looked {
     let timelines = Timelines::derive(&trace);
     let roles = Roles::built_in(&trace);
     let zoom = Zoom::derive(&trace, &timelines, &roles);
-    let tiling = Tiling::of(&trace);
+    let tiling = Tiling::new(&trace);
     Looked { trace, timelines, zoom, roles, tiling }
 }
 
@@ -247,7 +247,7 @@ fn the_reason_chain_leads_to_the_occupant_of_the_holders_cpu() {
 fn a_preempted_thread_queues_behind_the_preempting_one() {
     let (_, trace) = trace_of_lanes("@cpus 2\nA 000rrrrr1111\nB 11111111....\n~stranger ...000000000\n");
     let looked = looked_at(trace);
-    let all = looked.threads().flat_map(|thread| looked.trace.slices.of(thread));
+    let all = looked.threads().flat_map(|thread| looked.trace.slices.of_thread(thread));
     let slice = all.filter(|slice| slice.state.waits_for_cpu()).max_by_key(|slice| slice.duration());
     let slice = slice.expect("A waits for a CPU");
     assert_eq!(slice.cpu, CpuId(1), "{slice:?}");

@@ -66,7 +66,7 @@ pub fn pairs<E>(
 mod tests {
     use super::*;
 
-    fn of(rows: &[(u32, i64, i64)]) -> Vec<Interval> {
+    fn intervals(rows: &[(u32, i64, i64)]) -> Vec<Interval> {
         rows.iter().map(|(key, start, end)| Interval { key: *key, start: *start, end: *end }).collect()
     }
 
@@ -76,8 +76,8 @@ mod tests {
 
     #[test]
     fn those_that_touch_do_not_overlap_and_empty_ones_neither() {
-        let a = of(&[(0, 0, 10), (0, 20, 20)]);
-        let b = of(&[(0, 10, 20), (0, 9, 10), (0, 5, 5), (1, 0, 10)]);
+        let a = intervals(&[(0, 0, 10), (0, 20, 20)]);
+        let b = intervals(&[(0, 10, 20), (0, 9, 10), (0, 5, 5), (1, 0, 10)]);
         assert_eq!(swept(&a, &b), [(0, 1)]);
     }
 
@@ -113,15 +113,15 @@ mod tests {
 
     #[test]
     fn one_long_interval_does_not_make_it_quadratic() {
-        let mut a = of(&[(0, 0, 1_000_000)]);
-        a.extend(of(&(0..300).map(|n| (0, 10 * n, 10 * n + 5)).collect::<Vec<_>>()));
-        let b = of(&(0..300).map(|n| (0, 10 * n + 5, 10 * n + 10)).collect::<Vec<_>>());
+        let mut a = intervals(&[(0, 0, 1_000_000)]);
+        a.extend(intervals(&(0..300).map(|n| (0, 10 * n, 10 * n + 5)).collect::<Vec<_>>()));
+        let b = intervals(&(0..300).map(|n| (0, 10 * n + 5, 10 * n + 10)).collect::<Vec<_>>());
         assert_eq!(swept(&a, &b).len(), 300);
     }
 
     #[test]
     fn a_refused_memory_request_ends_the_sweep() {
-        let all = of(&(0..100).map(|_| (0, 0, 10)).collect::<Vec<_>>());
+        let all = intervals(&(0..100).map(|_| (0, 0, 10)).collect::<Vec<_>>());
         let refused = pairs(&all, &all, |bytes| if bytes > 10_000 { Err(()) } else { Ok(()) });
         assert_eq!(refused, Err(()));
     }

@@ -8,7 +8,7 @@ use holdup_findings::derive::class::{CLASSES, Class};
 use holdup_findings::derive::locks::LockUse;
 
 use crate::facts::Facts;
-use crate::view::{Table, columns, int, part, text, told};
+use crate::view::{Table, columns, int, non_empty, part, text};
 
 /// A lock, with its number.
 pub(super) struct LockRow {
@@ -44,9 +44,9 @@ pub(super) fn locks() -> Table<LockRow> {
             Int "max_ns" "longest wait (ns)" = int(row.lock.max_ns);
             Int "timed_out" "waits that gave up" = int(row.lock.timed_out);
             Int "waiters" "how many threads waited" = Some(i64::from(row.lock.waiters));
-            Text "waiting_at" "the function that waited longest" = row.lock.waiting_at.first().and_then(|(at, _)| told(at));
+            Text "waiting_at" "the function that waited longest" = row.lock.waiting_at.first().and_then(|(at, _)| non_empty(at));
             Text "held_in" "the function in which holders ran longest meanwhile"
-                = row.lock.held_in.first().and_then(|(at, _)| told(at));
+                = row.lock.held_in.first().and_then(|(at, _)| non_empty(at));
         },
         places: |facts| facts.analysis().derived.locks.len(),
         rows: |facts, places| part(lock_rows(facts), places),

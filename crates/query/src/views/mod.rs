@@ -4,9 +4,9 @@ mod causes;
 mod locks;
 mod samples;
 mod slices;
+mod spans;
 mod syscalls;
 mod threads;
-mod told;
 mod waits;
 
 use std::sync::{Arc, LazyLock};
@@ -32,9 +32,9 @@ pub fn all() -> &'static [Arc<dyn View>] {
             Arc::new(samples::samples()),
             Arc::new(samples::stacks()),
             Arc::new(syscalls::syscalls()),
-            Arc::new(told::spans()),
-            Arc::new(told::counters()),
-            Arc::new(told::marks()),
+            Arc::new(spans::spans()),
+            Arc::new(spans::counters()),
+            Arc::new(spans::marks()),
             Arc::new(causes::findings()),
             Arc::new(causes::evidence()),
             Arc::new(causes::loss()),

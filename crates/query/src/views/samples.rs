@@ -7,7 +7,7 @@ use holdup_events::{FrameId, StackId};
 use holdup_findings::derive::syscall_names::syscall_name;
 
 use crate::facts::{Facts, cpu};
-use crate::view::{Table, columns, int, text, told};
+use crate::view::{Table, columns, int, non_empty, text};
 
 pub(super) fn samples() -> Table<SampleRow> {
     Table {
@@ -58,8 +58,8 @@ pub(super) fn stacks() -> Table<StackId> {
             Int "stack" "its id in this recording" = Some(i64::from(row.0));
             Text "function" "the leaf's function" = leaf(facts, *row);
             Text "module" "the file that it is in"
-                = leaf_row(facts, *row).and_then(|frame| told(&frame.module));
-            Text "file" "its source file, as debug information names it" = leaf_row(facts, *row).and_then(|frame| told(&frame.file));
+                = leaf_row(facts, *row).and_then(|frame| non_empty(&frame.module));
+            Text "file" "its source file, as debug information names it" = leaf_row(facts, *row).and_then(|frame| non_empty(&frame.file));
             Int "line" "line in it" = leaf_row(facts, *row).map(|frame| i64::from(frame.line)).filter(|line| *line > 0);
             Flag "in_kernel" "the leaf is the kernel's" = leaf_row(facts, *row).map(|frame| frame.kind == FrameKind::Kernel);
             Int "depth" "how many frames" = Some(facts.trace.stack_frames(*row).count() as i64);

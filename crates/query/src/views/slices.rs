@@ -117,7 +117,7 @@ fn rows(facts: &Facts, rows: Range<usize>) -> Vec<SliceRow> {
 
 fn thread<'a>(facts: &'a Facts, first: &Slice) -> Thread<'a> {
     let row = facts.thread(first.thread);
-    let wakeups = facts.trace.wakeups.of(first.thread);
+    let wakeups = facts.trace.wakeups.of_thread(first.thread);
     let before = wakeups.partition_point(|wakeup| wakeup.at < first.start);
     Thread {
         id: first.thread,

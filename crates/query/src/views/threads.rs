@@ -10,7 +10,7 @@ use holdup_findings::derive::cpus::CpuUse;
 use holdup_findings::derive::ledger::ThreadLedger;
 
 use crate::facts::{Facts, cpu};
-use crate::view::{Table, columns, int, part, text, told};
+use crate::view::{Table, columns, int, non_empty, part, text};
 
 pub(super) fn recording() -> Table<Manifest> {
     Table {
@@ -18,10 +18,10 @@ pub(super) fn recording() -> Table<Manifest> {
         meaning: "what was recorded, where and how: one row",
         columns: columns! { facts, row: Manifest;
             Text "command" "the command, its words apart by blanks" = Some(Cow::Owned(row.command.join(" ")));
-            Text "mode" "run, attach, all or import" = told(&row.mode);
+            Text "mode" "run, attach, all or import" = non_empty(&row.mode);
             Int "exit_status" "of the command, as a shell gives it" = row.exit_status.map(i64::from);
-            Text "host" "name of the machine" = told(&row.host.name);
-            Text "kernel" "kernel release" = told(&row.host.kernel);
+            Text "host" "name of the machine" = non_empty(&row.host.name);
+            Text "kernel" "kernel release" = non_empty(&row.host.kernel);
             Int "cpus" "CPUs online" = Some(i64::from(row.host.cpus));
             Int "start_ns" "when it began (ns of CLOCK_MONOTONIC, as all times)" = int(row.start_ns);
             Int "end_ns" "when it ended (ns)" = int(row.end_ns);
@@ -30,7 +30,7 @@ pub(super) fn recording() -> Table<Manifest> {
             Text "rung" "how much of the kernel could be seen: bpf, perf or proc" = text(rung(row.rung));
             Flag "recovered" "it was made from the journal of a recorder that did not end in order" = Some(row.recovered);
             Int "format" "version of the recording's format" = Some(i64::from(row.format));
-            Text "holdup" "version of the holdup that wrote it" = told(&row.holdup);
+            Text "holdup" "version of the holdup that wrote it" = non_empty(&row.holdup);
         },
         places: |_| 1,
         rows: |facts, places| part(vec![facts.trace.manifest.clone()], places),
@@ -73,7 +73,7 @@ pub(super) struct ThreadRow {
 
 impl ThreadRow {
     /// `None` for threads of other programs.
-    fn of(&self, get: impl Fn(&ThreadLedger) -> u64) -> Option<i64> {
+    fn ledger_value(&self, get: impl Fn(&ThreadLedger) -> u64) -> Option<i64> {
         self.ledger.as_ref().and_then(|ledger| int(get(ledger)))
     }
 }
@@ -95,20 +95,20 @@ pub(super) fn threads() -> Table<ThreadRow> {
             Int "parent" "the thread that made it" = row.thread.parent.map(|id| i64::from(id.0));
             Int "cpus_allowed" "on how many CPUs it might run, when last seen"
                 = Some(i64::from(row.thread.cpus_allowed)).filter(|cpus| *cpus > 0);
-            Int "running_ns" "time on a CPU, stolen time excluded (ns)" = row.of(ThreadLedger::running_ns);
+            Int "running_ns" "time on a CPU, stolen time excluded (ns)" = row.ledger_value(ThreadLedger::running_ns);
             Int "queued_ns" "time in which it could run and had no CPU (ns)"
-                = row.of(|one| one.classes[Class::RunQueue as usize]);
-            Int "queued_own_ns" "of it, behind threads of the program (ns)" = row.of(|one| one.run_queue.own_ns);
-            Int "queued_others_ns" "of it, behind other programs (ns)" = row.of(|one| one.run_queue.others_ns);
+                = row.ledger_value(|one| one.classes[Class::RunQueue as usize]);
+            Int "queued_own_ns" "of it, behind threads of the program (ns)" = row.ledger_value(|one| one.run_queue.own_ns);
+            Int "queued_others_ns" "of it, behind other programs (ns)" = row.ledger_value(|one| one.run_queue.others_ns);
             Int "throttled_ns" "of it, for its group's CPU bandwidth was used up (ns)"
-                = row.of(|one| one.run_queue.throttled_ns);
+                = row.ledger_value(|one| one.run_queue.throttled_ns);
             Int "queued_idle_ns" "of it, while the CPU was idle, or it is not known (ns)"
-                = row.of(|one| one.run_queue.idle_ns);
+                = row.ledger_value(|one| one.run_queue.idle_ns);
             Int "stolen_ns" "time on a CPU that the hypervisor gave to others (ns)"
-                = row.of(|one| one.classes[Class::Stolen as usize]);
-            Int "blocked" "how often it left its CPU because it waited" = row.of(|one| one.blocked);
-            Int "preempted" "how often another thread took its CPU" = row.of(|one| one.preempted);
-            Int "migrations" "how often it came back on another CPU" = row.of(|one| one.migrations);
+                = row.ledger_value(|one| one.classes[Class::Stolen as usize]);
+            Int "blocked" "how often it left its CPU because it waited" = row.ledger_value(|one| one.blocked);
+            Int "preempted" "how often another thread took its CPU" = row.ledger_value(|one| one.preempted);
+            Int "migrations" "how often it came back on another CPU" = row.ledger_value(|one| one.migrations);
         },
         places: |facts| facts.trace.threads.len(),
         rows: |facts, places| {
@@ -178,5 +178,5 @@ pub(super) fn cpus() -> Table<CpuUse> {
 
 fn worst_other<'a>(facts: &'a Facts, row: &CpuUse) -> Option<Cow<'a, str>> {
     let (process, _) = row.others.first()?;
-    facts.process(*process).and_then(|one| told(&one.name))
+    facts.process(*process).and_then(|one| non_empty(&one.name))
 }

@@ -12,7 +12,7 @@ use holdup_findings::derive::syscall_names::syscall_name;
 
 use super::slices::each;
 use crate::facts::{Facts, cpu};
-use crate::view::{Table, columns, int, text, told};
+use crate::view::{Table, columns, int, non_empty, text};
 
 /// One wait: a blocked slice, the holder of its object, and the waker.
 pub(super) struct WaitRow {
@@ -56,7 +56,7 @@ pub(super) fn waits() -> Table<WaitRow> {
             Int "object" "identity of the thing: address, or inode with its device (as a signed number)"
                 = Some(row.wait(facts).object as i64).filter(|object| *object != 0);
             Text "object_name" "of a futex: the variable that holds the word; of a file its path, of a socket its ends (call_objects), as far as they were noted"
-                = told(object_name(facts, row.wait(facts)));
+                = non_empty(object_name(facts, row.wait(facts)));
             Int "lock" "row in locks" = lock(facts, row);
             Int "holder" "row in threads: who had it when the wait ended" = row.hold.holder.map(|id| i64::from(id.0));
             Text "holder_name" "its name" = row.hold.holder.and_then(|id| facts.thread_name(id)).and_then(text);
@@ -85,7 +85,7 @@ fn rows(facts: &Facts, rows: Range<usize>) -> Vec<WaitRow> {
     each(facts, rows, |row, slice| {
         let Some(hold) = derived.holders.at(slice.thread, row) else { return };
         if thread != Some(slice.thread) {
-            let all = trace.wakeups.of(slice.thread);
+            let all = trace.wakeups.of_thread(slice.thread);
             near = all.partition_point(|wakeup| wakeup.at < slice.start);
             (thread, wakeups) = (Some(slice.thread), &all[near..]);
         }
@@ -113,7 +113,7 @@ fn object_name<'a>(facts: &'a Facts, wait: &'a Wait) -> &'a str {
 }
 
 fn lock(facts: &Facts, row: &WaitRow) -> Option<i64> {
-    facts.analysis().derived.occupancy.locks.of(&row.slice).map(i64::from)
+    facts.analysis().derived.occupancy.locks.of_slice(&row.slice).map(i64::from)
 }
 
 pub(super) fn wakeups() -> Table<Wakeup> {

@@ -22,7 +22,7 @@ pub(super) struct Arrows {
 impl Arrows {
     /// Returns the arrows between instructions that are both shown, in at most `lanes_max` lanes. Other
     /// branches only appear in the text.
-    pub(super) fn of(instructions: &[Instruction], shown: &[usize], lanes_max: usize) -> Arrows {
+    pub(super) fn new(instructions: &[Instruction], shown: &[usize], lanes_max: usize) -> Arrows {
         let mut row_of = vec![None; instructions.len()];
         for (row, index) in shown.iter().enumerate() {
             row_of[*index] = Some(row);
@@ -92,10 +92,10 @@ mod tests {
     fn a_loop_and_a_jump_over_it() {
         let row = |address, target| Instruction { address, target, ..Instruction::default() };
         let rows = [row(0, Some(4)), row(1, None), row(2, None), row(3, Some(1)), row(4, None)];
-        let arrows = Arrows::of(&rows, &[0, 1, 2, 3, 4], 6);
+        let arrows = Arrows::new(&rows, &[0, 1, 2, 3, 4], 6);
         let drawn: Vec<String> = (0..5).map(|index| arrows.at(index)).collect();
         assert_eq!(drawn, ["╭──── ", "│ ╭─▶ ", "│ │   ", "│ ╰── ", "╰───▶ "]);
         // With only one end shown, there is no arrow.
-        assert_eq!(Arrows::of(&rows, &[0, 2], 6).at(0), "  ");
+        assert_eq!(Arrows::new(&rows, &[0, 2], 6).at(0), "  ");
     }
 }

@@ -50,7 +50,7 @@ pub fn render(annotation: &Annotation, style: &Style) -> String {
     let instructions = listing::decode(annotation);
     let shown = shown(&instructions, annotation.whole);
     let lanes_max = if style.columns() < 100 { LANES_NARROW } else { LANES_WIDE };
-    let arrows = arrows::Arrows::of(&instructions, &shown, lanes_max);
+    let arrows = arrows::Arrows::new(&instructions, &shown, lanes_max);
     let mut lines = head(annotation, style);
     let sums = Sums {
         own_ns: instructions.iter().map(|one| one.cost.own.ns).sum(),

@@ -58,7 +58,7 @@ fn verdict(goal: Goal, diff: &Diff, page: &mut Page) {
         Verdict::Same => Tint::Strong,
         Verdict::Unclear => Tint::Warning,
     };
-    page.verdict(tint, said(goal, found));
+    page.verdict(tint, verdict_text(goal, found));
     let unit = if diff.difference.paired { "pair" } else { "run" };
     let basis = if found.runs < BOOTSTRAP_MIN { "Student's t" } else { "bootstrap" };
     page.text(format!(
@@ -92,7 +92,7 @@ fn of_collections(found: &Collections) -> String {
 }
 
 /// The verdict in words.
-fn said(goal: Goal, found: &Change) -> String {
+fn verdict_text(goal: Goal, found: &Change) -> String {
     let what = match goal {
         Goal::Wall => "time",
         Goal::Work => "work a second",

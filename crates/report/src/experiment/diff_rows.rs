@@ -40,7 +40,7 @@ pub(super) fn ledger(diff: &Diff, page: &mut Page) {
     page.heading("WHERE THE TIME WENT (thread time per run)");
     let undecided = all - kept.len();
     page.table(&columns(diff), kept.into_iter().map(|row| cells(&row.name, row.main())).collect());
-    tell_undecided(undecided, page);
+    add_undecided(undecided, page);
 }
 
 /// Whether the runs show if it changed. Also true for figures without an interval.
@@ -55,7 +55,7 @@ fn has_decided(row: &RowChange) -> bool {
     judged.peek().is_none() || judged.any(is_decided)
 }
 
-fn tell_undecided(rows: usize, page: &mut Page) {
+fn add_undecided(rows: usize, page: &mut Page) {
     if rows > 0 {
         page.faint(format!("  {} undecided (--all)", counted(rows as u64, "row")));
     }
@@ -127,7 +127,7 @@ fn rows(diff: &Diff, (table, title): (Table, &str), page: &mut Page) {
     if all > rows.len() {
         page.faint(format!("  … and {} more (--rows)", all - rows.len()));
     }
-    tell_undecided(undecided, page);
+    add_undecided(undecided, page);
 }
 
 fn columns(diff: &Diff) -> Vec<Column<'static>> {

@@ -16,7 +16,7 @@ pub(super) fn settings(shown: &Shown, page: &mut Page) {
         counted(experiment.settings.len() as u64, "setting"),
         experiment.seed
     );
-    let around = surroundings::of(experiment);
+    let around = surroundings::summarize(experiment);
     if around.judged > 0 {
         text.push_str(&format!(
             " During the runs other programs used {} of the CPUs, the hypervisor took {}.",

@@ -18,7 +18,7 @@ use super::{Answer, Diff, Shown};
 
 pub(super) fn to_json(shown: &Shown) -> Value {
     let experiment = shown.experiment;
-    let around = surroundings::of(experiment);
+    let around = surroundings::summarize(experiment);
     let mut out = json!({
         "schema_version": crate::json::SCHEMA_VERSION,
         "set": shown.set,

@@ -94,7 +94,7 @@ fn verdict(shown: &Shown, sweep: &Sweep, page: &mut Page) {
     }
 }
 
-fn said(verdict: Verdict) -> &'static str {
+fn verdict_text(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Faster => "faster",
         Verdict::Slower => "slower",
@@ -124,7 +124,7 @@ fn cells(shown: &Shown, row: &SweepRow, trials: &[Trial]) -> Vec<String> {
         found.runs.to_string(),
         change(found.relative),
         if known { range(found.low, found.high) } else { String::new() },
-        if trials.is_empty() { said(found.verdict) } else { advice(found.verdict) }.to_owned(),
+        if trials.is_empty() { verdict_text(found.verdict) } else { advice(found.verdict) }.to_owned(),
     ]
 }
 

@@ -138,8 +138,8 @@ impl Events<'_> {
         let trace = self.trace;
         for thread in (0..trace.threads.len() as u32).map(ThreadId) {
             let (pid, tid) = self.ids(thread);
-            for span in trace.spans.of(thread) {
-                let told = trace.told_name(span.name);
+            for span in trace.spans.of_thread(thread) {
+                let told = trace.event_name(span.name);
                 for (phase, at) in [("b", span.start), ("e", span.end)] {
                     self.put(&json!({
                         "ph": phase, "name": clean(&told.text), "cat": told.kind.name(), "id": tid, "pid": pid,
@@ -154,7 +154,7 @@ impl Events<'_> {
     fn counters(&mut self) -> io::Result<()> {
         for counter in &self.trace.counters {
             let (pid, tid) = self.ids(counter.thread);
-            let name = clean(&self.trace.told_name(counter.name).text);
+            let name = clean(&self.trace.event_name(counter.name).text);
             let lane =
                 self.trace.lanes.get(counter.lane as usize).map_or(0, |lane| lane.number) & !HARDWARE_LANES;
             self.put(&json!({
@@ -170,13 +170,13 @@ impl Events<'_> {
         let trace = self.trace;
         for mark in &trace.marks {
             let (pid, tid) = self.ids(mark.thread);
-            let told = trace.told_name(mark.name);
+            let told = trace.event_name(mark.name);
             let mut event = json!({
                 "ph": "i", "s": "t", "name": clean(&told.text), "cat": told.kind.name(), "pid": pid, "tid": tid,
                 "ts": self.us(mark.at), "args": {"value": mark.value as i64},
             });
             if mark.text != 0 {
-                event["args"]["text"] = json!(clean(&trace.told_name(mark.text).text));
+                event["args"]["text"] = json!(clean(&trace.event_name(mark.text).text));
             }
             self.put(&event)?;
         }
@@ -303,7 +303,7 @@ mod tests {
             let ns = |value: &Value| (value.as_f64().unwrap() * 1000.0).round() as u64;
             let spans: Vec<(u64, u64)> =
                 events.iter().filter(own).map(|event| (ns(&event["ts"]), ns(&event["dur"]))).collect();
-            assert_eq!(spans.len(), trace.slices.of(ThreadId(number as u32)).count());
+            assert_eq!(spans.len(), trace.slices.of_thread(ThreadId(number as u32)).count());
             assert!(spans.windows(2).all(|pair| pair[0].0 + pair[0].1 == pair[1].0), "{spans:?}");
             assert_eq!(spans.iter().map(|span| span.1).sum::<u64>(), thread.end.since(thread.start).0);
         }

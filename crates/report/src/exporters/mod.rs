@@ -32,7 +32,7 @@ pub enum Holds {
 
 /// Returns why a recording has nothing for a format. `None` if it has something.
 pub fn nothing_to_export(trace: &Trace, holds: Holds) -> Option<&'static str> {
-    let any_lasts = |thread| trace.slices.of(thread).any(|slice| slice.duration().0 > 0);
+    let any_lasts = |thread| trace.slices.of_thread(thread).any(|slice| slice.duration().0 > 0);
     let is_empty = match holds {
         Holds::Stacks => trace.samples.is_empty() && !trace.target_threads().any(any_lasts),
         Holds::Timeline => trace.wall().0 == 0 && trace.marks.is_empty() && trace.samples.is_empty(),

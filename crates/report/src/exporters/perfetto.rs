@@ -216,7 +216,7 @@ fn events_by_cpu(trace: &Trace) -> BTreeMap<CpuId, Vec<FtraceEvent>> {
 fn runs_by_cpu(trace: &Trace) -> BTreeMap<CpuId, Vec<Run>> {
     let mut runs: BTreeMap<CpuId, Vec<Run>> = BTreeMap::new();
     for id in (0..trace.threads.len() as u32).map(ThreadId) {
-        let mut slices = trace.slices.of(id).peekable();
+        let mut slices = trace.slices.of_thread(id).peekable();
         while let Some(slice) = slices.next() {
             if slice.state != ThreadState::Running || slice.cpu == CpuId::NONE || slice.end <= slice.start {
                 continue;
@@ -334,7 +334,7 @@ mod tests {
             .filter(|switch| switch.next_pid != Some(0))
             .count();
         let running = (0..trace.threads.len() as u32)
-            .flat_map(|id| trace.slices.of(ThreadId(id)))
+            .flat_map(|id| trace.slices.of_thread(ThreadId(id)))
             .filter(|slice| slice.state == ThreadState::Running)
             .count();
         assert_eq!(arrivals, running);

@@ -1,7 +1,7 @@
 //! Page faults and shootdowns.
 
 use holdup_findings::derive::paging::{Counts, Paging};
-use holdup_findings::scene::syscall_said;
+use holdup_findings::scene::syscall_text;
 use serde_json::{Value, json};
 
 pub(super) fn to_json(paging: &Paging) -> Value {
@@ -23,12 +23,12 @@ pub(super) fn to_json(paging: &Paging) -> Value {
         })).collect::<Value>(),
         "sent_in": paging.sent_in.iter().map(|(number, sent)| json!({
             "number": number,
-            "name": syscall_said(*number),
+            "name": syscall_text(*number),
             "sent": sent,
         })).collect::<Value>(),
         "reclaimed_in": paging.reclaimed_in.iter().map(|(number, ns)| json!({
             "number": number,
-            "name": syscall_said(*number),
+            "name": syscall_text(*number),
             "ns": ns,
         })).collect::<Value>(),
         "machine_read_bytes": paging.disk_read_bytes,

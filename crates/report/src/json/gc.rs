@@ -72,7 +72,7 @@ fn stop(trace: &Trace, rendezvous: &Rendezvous, (meeting, late): (&Meeting, &Lat
 }
 
 /// Spans and counters reported by a runtime.
-pub(super) fn told(telling: &Telling) -> Value {
+pub(super) fn runtime_events(telling: &Telling) -> Value {
     json!({
         "runtime": telling.runtime,
         "lanes": telling.lanes,

@@ -77,7 +77,7 @@ pub(super) fn critical_path(trace: &Trace, derived: &Derived) -> Value {
 }
 
 pub(super) fn bottles(trace: &Trace, derived: &Derived) -> Value {
-    let row = |bottle: &holdup_findings::derive::bottle::Bottle| {
+    let row = |bottle: &holdup_findings::derive::thread_shares::Bottle| {
         let mut row = thread_keys(trace, Some(bottle.thread));
         row["active_ns"] = json!(bottle.active_ns);
         row["height_ns"] = json!(bottle.height_ns.round() as u64);

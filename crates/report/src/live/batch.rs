@@ -21,7 +21,7 @@ pub fn lines(moment: &Moment, clock: &str, style: &Style) -> String {
     lines.extend(threads(glance, style));
     lines.extend(waits(glance, style));
     lines.extend(locks(glance, style));
-    lines.extend(panels::others(glance, ROWS_MAX).map(|text| format!("  others: {text}")));
+    lines.extend(panels::other_processes(glance, ROWS_MAX).map(|text| format!("  others: {text}")));
     lines.extend(panels::collections(glance).map(|text| format!("  gc: {text}")));
     lines.push(String::new());
     style.finish(&lines)
@@ -29,8 +29,11 @@ pub fn lines(moment: &Moment, clock: &str, style: &Style) -> String {
 
 fn head(moment: &Moment, clock: &str) -> String {
     let glance = &moment.glance;
-    let mut classes: Vec<(Class, u64)> =
-        Class::ALL.into_iter().map(|class| (class, glance.of(class))).filter(|(_, ns)| *ns > 0).collect();
+    let mut classes: Vec<(Class, u64)> = Class::ALL
+        .into_iter()
+        .map(|class| (class, glance.class_ns(class)))
+        .filter(|(_, ns)| *ns > 0)
+        .collect();
     classes.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
     let told = classes
         .iter()

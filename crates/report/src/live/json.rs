@@ -23,7 +23,7 @@ pub fn to_json(moment: &Moment) -> Value {
         },
         "threads": glance.threads.iter().map(thread).collect::<Vec<_>>(),
         "cpus": glance.cpus.iter().map(cpu).collect::<Vec<_>>(),
-        "others": glance.strangers.iter().map(stranger).collect::<Vec<_>>(),
+        "others": glance.strangers.iter().map(other_program).collect::<Vec<_>>(),
         "locks": glance.locks.iter().map(lock).collect::<Vec<_>>(),
         "waits": glance.waits.iter().map(wait).collect::<Vec<_>>(),
         "collections": glance.collections.as_ref().map(|told| json!({
@@ -79,11 +79,11 @@ fn cpu(cpu: &CpuGlance) -> Value {
         "others_ns": cpu.others_ns,
         "idle_ns": cpu.idle_ns,
         "switches": cpu.switches,
-        "most": (cpu.most.ran_ns > 0).then(|| stranger(&cpu.most)),
+        "most": (cpu.most.ran_ns > 0).then(|| other_program(&cpu.most)),
     })
 }
 
-fn stranger(stranger: &Stranger) -> Value {
+fn other_program(stranger: &Stranger) -> Value {
     json!({
         "name": stranger.name,
         "pid": stranger.pid,

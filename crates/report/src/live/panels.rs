@@ -15,7 +15,7 @@ pub(super) fn named(name: &str, pid: u32) -> String {
 }
 
 /// Other processes that ran, in shares of one CPU. `None` if there were none.
-pub(super) fn others(glance: &Glance, count_max: usize) -> Option<String> {
+pub(super) fn other_processes(glance: &Glance, count_max: usize) -> Option<String> {
     let said = glance.strangers.iter().filter(|other| other.ran_ns > 0).take(count_max).map(|other| {
         let ran = percent(share(other.ran_ns, glance.length_ns()));
         format!("{} {ran}", if other.kernel { clean(&other.name) } else { named(&other.name, other.pid) })

@@ -94,7 +94,7 @@ impl Screen {
     }
 
     /// Shows a line of words at the bottom.
-    pub fn say(&mut self, text: &str) {
+    pub fn show_message(&mut self, text: &str) {
         self.said = crate::text::clean(text);
     }
 

@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use super::{Ask, Refusal, Viewer, to_text};
 
 pub(super) fn answer(viewer: &Viewer, ask: &Ask) -> Result<String, Refusal> {
-    Ok(to_text(&of(viewer, &viewer.tile(ask)?)))
+    Ok(to_text(&to_json(viewer, &viewer.tile(ask)?)))
 }
 
-pub(super) fn of(viewer: &Viewer, tile: &Tile) -> Value {
+pub(super) fn to_json(viewer: &Viewer, tile: &Tile) -> Value {
     let cells = viewer.overview.tile(&viewer.trace, &viewer.zoom, tile);
     let lengths = cell_lengths(viewer, tile);
     let mean = |of: &dyn Fn(&ByClass) -> u64| -> Vec<f64> {
@@ -22,7 +22,7 @@ pub(super) fn of(viewer: &Viewer, tile: &Tile) -> Value {
     let mut series = vec![
         json!({"name": "running", "unit": "threads", "values": mean(&on_cpu_ns)}),
         json!({"name": "run-queue", "unit": "threads", "values": mean(&|cell| cell[Class::RunQueue as usize])}),
-        json!({"name": "cpu-others", "unit": "cpus", "values": others(viewer, tile, &lengths)}),
+        json!({"name": "cpu-others", "unit": "cpus", "values": other_program_cpus(viewer, tile, &lengths)}),
     ];
     for class in Class::ALL.into_iter().filter(|class| cells.iter().any(|cell| cell[*class as usize] > 0)) {
         let values = mean(&|cell| cell[class as usize]);
@@ -31,7 +31,7 @@ pub(super) fn of(viewer: &Viewer, tile: &Tile) -> Value {
     let ends: Vec<Timestamp> =
         (1..=lengths.len() as u64).map(|cell| tile.start + Duration(tile.cell.0 * cell)).collect();
     for (name, values) in viewer.counters.at(&ends) {
-        let name = format!("runtime/{}", viewer.trace.told_name(name).text);
+        let name = format!("runtime/{}", viewer.trace.event_name(name).text);
         series.push(json!({"name": name, "unit": "", "values": values}));
     }
     json!({
@@ -52,7 +52,7 @@ fn cell_lengths(viewer: &Viewer, tile: &Tile) -> Vec<u64> {
 }
 
 /// How many CPUs ran others.
-fn others(viewer: &Viewer, tile: &Tile, lengths: &[u64]) -> Vec<f64> {
+fn other_program_cpus(viewer: &Viewer, tile: &Tile, lengths: &[u64]) -> Vec<f64> {
     let mut sums = vec![0u64; lengths.len()];
     for (_, timeline) in viewer.timelines.iter() {
         let mut cursor = 0;

@@ -19,7 +19,7 @@ const LEVELS: u32 = 2;
 
 /// Returns the response. `trace` only needs its manifest, processes, threads and losses.
 pub fn answer(trace: &Trace, look: &FirstLook) -> String {
-    let tiling = Tiling::of(trace);
+    let tiling = Tiling::new(trace);
     let shown = shown(trace, look);
     let mut out: BTreeMap<String, Value> = BTreeMap::new();
     out.insert("api".to_owned(), API_VERSION.into());
@@ -51,7 +51,7 @@ fn summary(trace: &Trace, look: &FirstLook, shown: &[usize]) -> Value {
     let mut classes = ByDoing::default();
     own.for_each(|(_, look)| classes.iter_mut().zip(look.total).for_each(|(sum, ns)| *sum += ns));
     let thread = |id: &usize| thread(trace, *id, &look.threads[*id]);
-    let mut out = summary::of_recording(trace, &Tiling::of(trace));
+    let mut out = summary::of_recording(trace, &Tiling::new(trace));
     out.extend([
         ("pending", true.into()),
         ("first_look", true.into()),

@@ -23,7 +23,7 @@ pub(super) struct TileHead {
 }
 
 impl TileHead {
-    pub(super) fn of(viewer: &Viewer, tile: &Tile) -> TileHead {
+    pub(super) fn new(viewer: &Viewer, tile: &Tile) -> TileHead {
         TileHead {
             level: tile.level,
             tile: tile.index,
@@ -66,7 +66,7 @@ pub(super) fn answer(viewer: &Viewer, ask: &Ask) -> Result<String, Refusal> {
     let tile = viewer.tile(ask)?;
     let Some(threads) = viewer.threads(ask)? else { return Err(Refusal::bad("threads is missing")) };
     let lanes = parallel::map(threads.len(), |index| columns(viewer, threads[index], &tile));
-    Ok(to_text(&Answer { head: TileHead::of(viewer, &tile), content: Lanes { lanes } }))
+    Ok(to_text(&Answer { head: TileHead::new(viewer, &tile), content: Lanes { lanes } }))
 }
 
 /// One thread's part of a tile.
@@ -126,12 +126,12 @@ pub(super) fn answer_cpus(viewer: &Viewer, ask: &Ask) -> Result<String, Refusal>
         None => viewer.timelines.iter().map(|(cpu, _)| cpu).take(CPUS_MAX).collect(),
     };
     let cpus = parallel::map(cpus.len(), |index| cpu_columns(viewer, cpus[index], &tile));
-    Ok(to_text(&Answer { head: TileHead::of(viewer, &tile), content: Cpus { cpus } }))
+    Ok(to_text(&Answer { head: TileHead::new(viewer, &tile), content: Cpus { cpus } }))
 }
 
 /// One CPU's part of a tile. Without rows for a CPU that ran nothing or does not exist.
 pub(super) fn cpu_columns(viewer: &Viewer, cpu: CpuId, tile: &Tile) -> CpuColumns {
-    let found = viewer.timelines.of(cpu).map(|timeline| cpu_lane(timeline, tile));
+    let found = viewer.timelines.of_cpu(cpu).map(|timeline| cpu_lane(timeline, tile));
     let rows = found.as_ref().map_or(&[][..], |lane| &lane.rows);
     let complete = found.as_ref().is_none_or(|lane| lane.complete);
     let mut out = CpuColumns { cpu: cpu.0, complete, ..CpuColumns::default() };

@@ -158,7 +158,7 @@ impl Viewer {
     /// Prepares to answer about lanes.
     pub fn begin(trace: Trace, Begun { timelines, roles, ledger }: Begun) -> Viewer {
         let zoom = Zoom::derive(&trace, &timelines, &roles);
-        let tiling = Tiling::of(&trace);
+        let tiling = Tiling::new(&trace);
         let overview = Overview::derive(&trace, &zoom);
         let (spans, counters) = (SpanIndex::derive(&trace), CounterIndex::derive(&trace));
         let cpus = cpus::derive_with(&trace, &timelines);

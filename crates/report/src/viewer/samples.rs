@@ -38,7 +38,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    fn of(&mut self, viewer: &Viewer, frame: Option<FrameId>) -> u32 {
+    fn number_of(&mut self, viewer: &Viewer, frame: Option<FrameId>) -> u32 {
         if let Some(known) = self.of_frame.get(&frame) {
             return *known;
         }
@@ -58,7 +58,7 @@ pub(super) fn answer(viewer: &Viewer, ask: &Ask) -> Result<String, Refusal> {
     let Some(threads) = viewer.threads(ask)? else { return Err(Refusal::bad("threads is missing")) };
     let mut names = Names::default();
     let lanes = threads.iter().map(|thread| columns(viewer, *thread, &tile, &mut names)).collect();
-    Ok(to_text(&Samples { head: TileHead::of(viewer, &tile), lanes, names: names.list }))
+    Ok(to_text(&Samples { head: TileHead::new(viewer, &tile), lanes, names: names.list }))
 }
 
 /// The samples of a thread, in the order of time.
@@ -80,7 +80,7 @@ pub(super) fn columns(viewer: &Viewer, thread: ThreadId, tile: &Tile, names: &mu
     for sample in inside.iter().step_by(every) {
         out.at.push(viewer.since(sample.at));
         out.kernel.push(u8::from(sample.in_kernel));
-        out.leaf.push(names.of(viewer, viewer.trace.stack_frames(sample.stack).next()));
+        out.leaf.push(names.number_of(viewer, viewer.trace.stack_frames(sample.stack).next()));
     }
     out
 }

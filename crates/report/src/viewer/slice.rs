@@ -33,11 +33,11 @@ pub(super) fn answer(viewer: &Viewer, ask: &Ask) -> Result<String, Refusal> {
         _ => return Err(Refusal::bad("either at or row is wanted")),
     };
     let Some(row) = row else { return Err(Refusal::not_there("that thread has no slice there")) };
-    Ok(to_text(&of(viewer, thread, row)))
+    Ok(to_text(&to_json(viewer, thread, row)))
 }
 
 /// The answer for a slice that is there.
-pub(super) fn of(viewer: &Viewer, thread: ThreadId, row: usize) -> Value {
+pub(super) fn to_json(viewer: &Viewer, thread: ThreadId, row: usize) -> Value {
     let trace = &viewer.trace;
     let (rows, slice) = (trace.slices.rows(thread), trace.slices.at(thread, row));
     let (stack, stack_from) = stack(viewer, &slice);
@@ -208,7 +208,7 @@ fn longest_turns(
     slice: &Slice,
 ) -> BTreeMap<ThreadId, (Duration, Reverse<Timestamp>)> {
     let mut longest = BTreeMap::new();
-    let timeline = viewer.timelines.of(cpu);
+    let timeline = viewer.timelines.of_cpu(cpu);
     for turn in timeline.map_or(&[][..], |timeline| timeline.between(slice.start, slice.end)) {
         let inside = turn.end().min(slice.end).since(turn.start().max(slice.start));
         let this = (inside, Reverse(turn.start()));

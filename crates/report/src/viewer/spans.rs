@@ -41,11 +41,11 @@ struct SpanColumns {
 pub(super) fn answer(viewer: &Viewer, ask: &Ask) -> Result<String, Refusal> {
     let tile = viewer.tile(ask)?;
     let Some(threads) = viewer.threads(ask)? else { return Err(Refusal::bad("threads is missing")) };
-    Ok(to_text(&Spans { head: TileHead::of(viewer, &tile), content: of(viewer, &threads, &tile) }))
+    Ok(to_text(&Spans { head: TileHead::new(viewer, &tile), content: in_tile(viewer, &threads, &tile) }))
 }
 
 /// The spans of some threads in a tile.
-pub(super) fn of(viewer: &Viewer, threads: &[ThreadId], tile: &Tile) -> SpanLanes {
+pub(super) fn in_tile(viewer: &Viewer, threads: &[ThreadId], tile: &Tile) -> SpanLanes {
     let mut out = SpanLanes::default();
     let mut known: BTreeMap<u32, usize> = BTreeMap::new();
     for thread in threads {
@@ -54,7 +54,7 @@ pub(super) fn of(viewer: &Viewer, threads: &[ThreadId], tile: &Tile) -> SpanLane
         for row in lane.rows {
             let name = row.name.map_or(-1, |name| {
                 *known.entry(name).or_insert_with(|| {
-                    let told = viewer.trace.told_name(name);
+                    let told = viewer.trace.event_name(name);
                     out.names.push(told.text.clone());
                     out.kinds.push(told.kind.name());
                     out.names.len() - 1

@@ -22,11 +22,11 @@ pub(super) fn answer(viewer: &Viewer, ask: &Ask) -> Result<String, Refusal> {
     if ask.flag("complete")? {
         viewer.needs_all()?;
     }
-    Ok(to_text(&of(viewer, &[])))
+    Ok(to_text(&to_json(viewer, &[])))
 }
 
 /// Returns the response. `thinned`: the omissions of a file.
-pub(super) fn of(viewer: &Viewer, thinned: &[String]) -> Value {
+pub(super) fn to_json(viewer: &Viewer, thinned: &[String]) -> Value {
     let (trace, ledger) = (&viewer.trace, &viewer.totals);
     // Read once, because the analysis may be completed during this call.
     let all = viewer.analysis.get();

@@ -1,9 +1,9 @@
 //! `api/tables/NAME`: what the report prints as tables, with where a row leads. A new one is one line in [`TABLES`].
 
+mod barriers;
 mod calls;
 mod gc;
 mod lines;
-mod meetings;
 
 use std::collections::BTreeMap;
 
@@ -113,8 +113,8 @@ const TABLES: &[Table] = &[
         note: no_note,
         rows: |viewer| locks(viewer).into(),
     },
-    meetings::SITES,
-    meetings::EACH,
+    barriers::SITES,
+    barriers::EACH,
     gc::LENGTHS,
     gc::LONGEST,
     calls::COSTS,
@@ -276,8 +276,8 @@ fn longest_waits(viewer: &Viewer) -> BTreeMap<(ProcessId, u64, holdup_events::Wa
     let index = LockIndex::new(trace, &viewer.analysis().derived.roles);
     let mut longest: BTreeMap<u32, Place> = BTreeMap::new();
     for thread in trace.target_threads().filter(|_| !index.locks.is_empty()) {
-        for slice in trace.slices.of(thread).filter(|slice| slice.state == ThreadState::Blocked) {
-            let Some(lock) = index.of(&slice) else { continue };
+        for slice in trace.slices.of_thread(thread).filter(|slice| slice.state == ThreadState::Blocked) {
+            let Some(lock) = index.of_slice(&slice) else { continue };
             let known = longest.get(&lock).map_or(0, |place| place.end_ns - place.start_ns);
             if (slice.duration().0 > known || !longest.contains_key(&lock))
                 && let Some(place) = place(viewer, thread, (slice.start, slice.end))

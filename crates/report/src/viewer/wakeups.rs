@@ -22,7 +22,7 @@ pub(super) fn answer(viewer: &Viewer, ask: &Ask) -> Result<String, Refusal> {
     let all = || {
         let wakees = (0..viewer.trace.threads.len() as u32).map(ThreadId);
         wakees.flat_map(|wakee| {
-            let rows = viewer.trace.wakeups.of(wakee);
+            let rows = viewer.trace.wakeups.of_thread(wakee);
             let first = rows.partition_point(|row| row.at < from);
             let behind = rows.partition_point(|row| row.at < to).max(first);
             let by_wanted = move |row: &&Wakeup| {

@@ -338,7 +338,7 @@ fn json_adds_up() {
         classes.as_object().unwrap().values().map(|ns| ns.as_u64().unwrap()).sum()
     };
     assert_eq!(sum(&json["ledger"]["classes"]), json["ledger"]["total_ns"].as_u64().unwrap());
-    assert_eq!(sum(&json["ledger"]["run_queue"]), analysis.derived.ledger.of(Class::RunQueue));
+    assert_eq!(sum(&json["ledger"]["run_queue"]), analysis.derived.ledger.class_ns(Class::RunQueue));
     assert_eq!(json["threads"].as_array().unwrap().len(), 2);
     for thread in json["threads"].as_array().unwrap() {
         let life = thread["end_ns"].as_u64().unwrap() - thread["start_ns"].as_u64().unwrap();

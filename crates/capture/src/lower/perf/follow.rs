@@ -180,7 +180,7 @@ impl Follower {
     }
 
     fn arrive(&mut self, origin: Origin, sink: &mut dyn FnMut(Event)) {
-        if gone(origin) {
+        if is_reaped(origin) {
             return;
         }
         let cpu = cpu(origin);
@@ -195,7 +195,7 @@ impl Follower {
     }
 
     fn leave(&mut self, origin: Origin, preempted: bool, sink: &mut dyn FnMut(Event)) {
-        if gone(origin) {
+        if is_reaped(origin) {
             return;
         }
         let at = Timestamp(origin.at_ns);
@@ -215,7 +215,7 @@ impl Follower {
     }
 
     fn sample(&mut self, origin: Origin, sample: records::Sample, sink: &mut dyn FnMut(Event)) {
-        if gone(origin) {
+        if is_reaped(origin) {
             return;
         }
         let (ip, in_kernel) = (sample.ip, sample.in_kernel);
@@ -297,7 +297,7 @@ impl Follower {
 }
 
 /// The record's thread is being reaped: it has no number any more.
-fn gone(origin: Origin) -> bool {
+fn is_reaped(origin: Origin) -> bool {
     origin.tid == u32::MAX || origin.tid == 0
 }
 

@@ -132,7 +132,7 @@ impl Edges {
                     None if lanes.len() >= LANES_MAX => lanes.len() - 1,
                     None => {
                         let title = format!("{category} {}", lanes.len() + 1);
-                        let Some(who) = people.beside(&pid, title, telling) else { return };
+                        let Some(who) = people.add_lane(&pid, title, telling) else { return };
                         lanes.push((0, who));
                         lanes.len() - 1
                     }

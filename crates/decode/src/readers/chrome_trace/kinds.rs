@@ -9,7 +9,7 @@ pub(super) const OCAML: &str = "ocaml eventlog";
 
 /// The kind of a span with this category and name, and the runtime that emits it. Empty for the program's own
 /// spans.
-pub(super) fn of(categories: &str, name: &str) -> (SpanKind, &'static str) {
+pub(super) fn span_kind(categories: &str, name: &str) -> (SpanKind, &'static str) {
     if let Some(kind) = of_v8(categories, name) {
         return (kind, V8);
     }

@@ -20,7 +20,7 @@ pub(super) struct People {
 
 impl People {
     /// The thread of an entry.
-    pub fn of(&mut self, entry: &Entry, telling: &mut Telling) -> Option<Who> {
+    pub fn of_entry(&mut self, entry: &Entry, telling: &mut Telling) -> Option<Who> {
         self.thread(&entry.pid, &entry.tid, telling)
     }
 
@@ -36,7 +36,7 @@ impl People {
     }
 
     /// A lane of a process that is no thread of it.
-    pub fn beside(&mut self, pid: &Key, name: String, telling: &mut Telling) -> Option<Who> {
+    pub fn add_lane(&mut self, pid: &Key, name: String, telling: &mut Telling) -> Option<Who> {
         self.add(pid, Person { name, outside: true, ..Person::default() }, telling)
     }
 
@@ -62,7 +62,7 @@ impl People {
                 self.process_names.insert(entry.pid.clone(), name.to_owned());
             }
             "thread_name" => {
-                if let Some(person) = self.of(entry, telling).and_then(|who| telling.known(who)) {
+                if let Some(person) = self.of_entry(entry, telling).and_then(|who| telling.known(who)) {
                     name.clone_into(&mut person.name);
                 }
             }

@@ -77,7 +77,7 @@ fn asynchronous_spans_get_lanes() {
 
 #[test]
 fn collectors_are_known_by_their_words() {
-    let of = |category, name| kinds::of(category, name).0;
+    let of = |category, name| kinds::span_kind(category, name).0;
     assert_eq!(of("devtools.timeline,v8", "MinorGC"), SpanKind::Stop);
     assert_eq!(of("disabled-by-default-v8.gc", "V8.GC_SCAVENGER_BACKGROUND_SCAVENGE"), SpanKind::GcBeside);
     assert_eq!(of("", "domain/idle_wait"), SpanKind::Idle);

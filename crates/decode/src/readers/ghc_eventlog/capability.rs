@@ -132,7 +132,7 @@ impl Capability {
 
     /// The capability enters the collection.
     pub fn collects(&mut self, at: u64, telling: &mut Telling) {
-        self.tell_left(None, telling);
+        self.emit_collection(None, telling);
         self.generation = None;
         self.collecting.get_or_insert(at);
         self.settle(at, telling);
@@ -164,7 +164,7 @@ impl Capability {
         }
         self.left = Some(Left { since, at, leads: asked.is_some() });
         if let Some(generation) = self.generation.take() {
-            self.tell_left(Some(generation), telling);
+            self.emit_collection(Some(generation), telling);
         }
         self.settle(at, telling);
         asked.is_some()
@@ -173,7 +173,7 @@ impl Capability {
     /// The statistics of a collection. The runtime writes them before the end, with a later time: a coarse clock has both at one moment.
     pub fn has_statistics(&mut self, generation: Option<u16>, telling: &mut Telling) {
         match self.left {
-            Some(_) => self.tell_left(generation, telling),
+            Some(_) => self.emit_collection(generation, telling),
             None if self.collecting.is_some() => self.generation = generation,
             None => {}
         }
@@ -181,7 +181,7 @@ impl Capability {
 
     /// Emits the collection that the capability has left, with the generation if the capability collected it.
     /// The last collection of a program has no requester.
-    pub fn tell_left(&mut self, generation: Option<u16>, telling: &mut Telling) {
+    pub fn emit_collection(&mut self, generation: Option<u16>, telling: &mut Telling) {
         let Some(Left { since, at, leads }) = self.left.take() else { return };
         let name = match generation {
             Some(generation) => format!("gc generation {generation}"),

@@ -205,7 +205,7 @@ impl HeapProfile {
     }
 
     /// Description of the profile for the report. `start`: start of the file (ns).
-    pub fn said(&self, start: u64) -> Option<String> {
+    pub fn description(&self, start: u64) -> Option<String> {
         let largest = self.largest()?;
         let by = (self.breakdown as usize).checked_sub(1).and_then(|of| BREAKDOWNS.get(of));
         Some(format!(

@@ -127,7 +127,7 @@ impl<'a> Course<'a> {
                     self.runnable(event, goroutine, None);
                 }
             }
-            _ => self.told_of_work(event),
+            _ => self.work_event(event),
         }
     }
 
@@ -250,7 +250,7 @@ impl<'a> Course<'a> {
         if event.id == ids::GO_SYSCALL_BEGIN {
             // It stays on its thread, and mostly keeps its P.
             let Some(number) = self.thread(event).goroutine else { return };
-            let at = At { stack: stacks.of(event.generation, second), object: 0 };
+            let at = At { stack: stacks.stack_id(event.generation, second), object: 0 };
             return self.off(event.at, number, After::Waits(WaitReason::Kernel, at));
         }
         let why = self.layout.text(event.generation, first);
@@ -263,7 +263,7 @@ impl<'a> Course<'a> {
         let frames = layout.stacks.get(&(event.generation, second)).map_or(&[][..], Vec::as_slice);
         let functions = frames.iter().map(|function| layout.text(event.generation, *function));
         let (reason, for_collector) = reason(why, functions.clone());
-        let mut at = At { stack: stacks.of(event.generation, second), object: 0 };
+        let mut at = At { stack: stacks.stack_id(event.generation, second), object: 0 };
         if reason == WaitReason::Lock {
             // Locks are distinguished only by the place of the wait.
             let sites = self.sites.len() as u32;
@@ -320,7 +320,7 @@ impl<'a> Course<'a> {
         self.collector
     }
 
-    fn told_of_work(&mut self, event: &Told) {
+    fn work_event(&mut self, event: &Told) {
         let (at, [first, second, third, fourth]) = (event.at, event.numbers);
         let text = |id: u64| self.layout.text(event.generation, id);
         let (region, kind) = (text(second).to_owned(), text(first).to_owned());

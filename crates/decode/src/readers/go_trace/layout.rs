@@ -80,7 +80,7 @@ pub(super) fn version(bytes: &[u8]) -> Option<u32> {
 
 impl<'a> Layout<'a> {
     /// Finds the batches.
-    pub fn of(bytes: &'a [u8]) -> Result<Layout<'a>, ReadError> {
+    pub fn read(bytes: &'a [u8]) -> Result<Layout<'a>, ReadError> {
         let version = version(bytes).ok_or(ReadError::Broken { what: "its first bytes", offset: 0 })?;
         if version < VERSION_MIN {
             return Err(ReadError::Unsupported {

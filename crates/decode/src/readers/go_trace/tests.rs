@@ -52,7 +52,7 @@ fn read(bytes: &[u8]) -> Vec<String> {
         }
         Event::Switch(switch) => {
             let outcome = match switch.outcome {
-                Outcome::Blocked(wait) => wait.reason_told().unwrap().name(),
+                Outcome::Blocked(wait) => wait.recorded_reason().unwrap().name(),
                 Outcome::Dead => "dead",
                 Outcome::Yielded => "yields",
                 _ => "off",

@@ -100,7 +100,7 @@ impl Safepoints {
         let stalls = std::mem::take(&mut self.stalls);
         if let Some(vm) = self.vm(0).filter(|_| !stalls.is_empty()) {
             let pid = self.telling.known(vm).map_or(0, |person| person.pid);
-            stalls.tell(&self.threads, pid, &mut self.telling);
+            stalls.emit(&self.threads, pid, &mut self.telling);
         }
         self.telling.finish(source, sink)
     }

@@ -56,7 +56,7 @@ impl Stalls {
     }
 
     /// Emits the stalls as spans of their threads. `known` are the threads with a number.
-    pub fn tell(self, known: &BTreeMap<u32, Who>, pid: u32, telling: &mut Telling) {
+    pub fn emit(self, known: &BTreeMap<u32, Who>, pid: u32, telling: &mut Telling) {
         let mut threads: BTreeMap<(u32, String), (Who, u64)> = BTreeMap::new();
         for stall in self.0 {
             let number = threads.len() as u32;

@@ -159,7 +159,7 @@ pub(super) fn parse(layout: &Layout<'_>) -> Result<Vec<Attribute>, ReadError> {
         let mut attribute = attribute.ok_or(broken("an event that is cut"))?;
         let ids = Section { offset: bytes.u64().unwrap_or(0), length: bytes.u64().unwrap_or(0) };
         attribute.ids = read_ids(layout, ids)?;
-        if let Some(tracepoint) = tracepoints.of(attribute.config).filter(|_| attribute.kind == 2) {
+        if let Some(tracepoint) = tracepoints.get(attribute.config).filter(|_| attribute.kind == 2) {
             attribute.use_ = Use::Tracepoint(tracepoint);
         }
         attributes.push(attribute);

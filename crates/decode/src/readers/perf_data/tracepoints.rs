@@ -30,19 +30,19 @@ pub(super) struct Tracepoints {
 
 impl Field {
     /// The bytes of the field.
-    pub fn of<'a>(&self, raw: &'a [u8]) -> Option<&'a [u8]> {
+    pub fn bytes_in<'a>(&self, raw: &'a [u8]) -> Option<&'a [u8]> {
         Bytes::part(raw, u64::from(self.offset), u64::from(self.length))
     }
 
     /// As a number of 4 or 8 bytes.
     pub fn number(&self, raw: &[u8]) -> Option<u64> {
-        let mut bytes = Bytes(self.of(raw)?);
+        let mut bytes = Bytes(self.bytes_in(raw)?);
         if self.length == 8 { bytes.u64() } else { bytes.u32().map(u64::from) }
     }
 
     /// As text.
     pub fn text(&self, raw: &[u8]) -> String {
-        self.of(raw).map(Bytes::text).unwrap_or_default()
+        self.bytes_in(raw).map(Bytes::text).unwrap_or_default()
     }
 }
 
@@ -68,7 +68,7 @@ impl Tracepoints {
     }
 
     /// The tracepoint with a number.
-    pub fn of(&self, number: u64) -> Option<Tracepoint> {
+    pub fn get(&self, number: u64) -> Option<Tracepoint> {
         self.known.iter().find(|(known, _)| *known == number).map(|(_, tracepoint)| *tracepoint)
     }
 }

@@ -16,7 +16,7 @@ const SHOWN_NS: u64 = 1_000_000;
 const PARTS_MIN: u64 = 4;
 
 /// Emits the samples of each stack.
-pub(super) fn tell(
+pub(super) fn emit(
     profile: &Profile,
     places: &Places,
     column: CpuColumn,

@@ -39,7 +39,7 @@ impl<'a> Heap<'a> {
     }
 
     /// Emits the rows of each stack.
-    pub fn tell(&self, profile: &Profile, sink: &mut dyn FnMut(Event)) -> Told {
+    pub fn emit(&self, profile: &Profile, sink: &mut dyn FnMut(Event)) -> Told {
         let sites = || profile.sample.iter().filter_map(|sample| Some((sample, self.site(sample)?)));
         let wanted: f64 = sites().map(|(_, site)| site.rows(1.0)).sum();
         let thinner = (ROWS_MAX as f64 / wanted.max(1.0)).min(1.0);
@@ -49,7 +49,7 @@ impl<'a> Heap<'a> {
         for (sample, site) in sites() {
             id += 1;
             sink(Event::Stack(RawStack { id, tgid: TID, ..self.places.stack(&sample.location_id) }));
-            rows = self.tell_site(&site, (id, rows, thinner), sink);
+            rows = self.emit_site(&site, (id, rows, thinner), sink);
         }
         let negative = profile.sample.iter().filter(|sample| self.is_negative(sample)).count() as u64;
         Told {
@@ -63,7 +63,7 @@ impl<'a> Heap<'a> {
     }
 
     /// Returns the number of rows so far.
-    fn tell_site(
+    fn emit_site(
         &self,
         site: &Site,
         (stack, mut address, thinner): (u64, u64, f64),

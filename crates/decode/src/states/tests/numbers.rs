@@ -3,13 +3,13 @@
 use super::*;
 use holdup_events::event::{RawMapping, TaskWindow};
 
-fn told(at: u64, change: LifecycleChange, (tgid, tid): (u32, u32), name: &str) -> Event {
+fn lifecycle(at: u64, change: LifecycleChange, (tgid, tid): (u32, u32), name: &str) -> Event {
     let name = name.to_owned();
     Event::Lifecycle(Lifecycle { at: Timestamp(at), change, tid, tgid, name, target: true })
 }
 
 fn forked(at: u64, parent_tid: u32, who: (u32, u32)) -> Event {
-    told(at, LifecycleChange::Fork { parent_tid }, who, "work")
+    lifecycle(at, LifecycleChange::Fork { parent_tid }, who, "work")
 }
 
 /// A switch on CPU `cpu` from a thread of process 1.
@@ -80,8 +80,8 @@ fn a_thread_that_runs_another_program_keeps_its_life_and_takes_the_first_ones_nu
             events.push(of_one(1, switch(320, 0, 1, Outcome::Untracked)));
         }
         events.extend([
-            told(340, LifecycleChange::Rename, (1, 1), "other"),
-            told(350, LifecycleChange::Exec { old_tid: 2 }, (1, 1), "other"),
+            lifecycle(340, LifecycleChange::Rename, (1, 1), "other"),
+            lifecycle(350, LifecycleChange::Exec { old_tid: 2 }, (1, 1), "other"),
             of_one(1, switch(400, 1, 0, blocked())),
         ]);
         let trace = trace(events);

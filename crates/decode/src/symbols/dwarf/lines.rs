@@ -16,7 +16,11 @@ pub struct Lines {
 impl Lines {
     /// Runs the line program of `unit` for the ascending `addresses`. Resolves the files of these and of
     /// `calls`. A damaged program gives partial results.
-    pub fn of(unit: UnitRef<'_, Metered<'_>>, addresses: &[u64], calls: impl Iterator<Item = u64>) -> Lines {
+    pub fn of_unit(
+        unit: UnitRef<'_, Metered<'_>>,
+        addresses: &[u64],
+        calls: impl Iterator<Item = u64>,
+    ) -> Lines {
         let mut lines = Lines::default();
         let Some(program) = unit.line_program.clone() else { return lines };
         let header = program.header().clone();

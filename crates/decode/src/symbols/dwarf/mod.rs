@@ -153,12 +153,12 @@ fn unit<'d>(
     found.is_split |= unit.dwo_id.is_some();
     let (chains, walked) = calls::walk(UnitRef::new(dwarf, &unit), &inside, fuel);
     let call_files = chains.values().flatten().map(|step| step.call_file);
-    let lines = Lines::of(UnitRef::new(dwarf, &unit), &inside, call_files);
+    let lines = Lines::of_unit(UnitRef::new(dwarf, &unit), &inside, call_files);
     let mut told = BTreeMap::new();
     for address in inside {
         let chain = chains.get(&address).map_or(&[][..], Vec::as_slice);
         let calls = calls(chain, address, &lines, &mut |die| {
-            told.entry(die.0).or_insert_with(|| names.of(&unit, die)).clone()
+            told.entry(die.0).or_insert_with(|| names.resolve(&unit, die)).clone()
         });
         let text: usize = calls.iter().map(|call| call.function.len() + call.file.len()).sum();
         fuel.burn(text as u64 / TEXT_BYTES_A_READ)?;

@@ -88,12 +88,12 @@ impl<'a, 'd> Names<'a, 'd> {
     }
 
     /// The demangled name of an entry, empty if there is none.
-    pub fn of(&self, unit: &Rc<Unit<Metered<'d>>>, die: UnitOffset) -> String {
+    pub fn resolve(&self, unit: &Rc<Unit<Metered<'d>>>, die: UnitOffset) -> String {
         let (mut file, mut unit, mut die) = (0, Rc::clone(unit), die);
         let mut plain = None;
         for _ in 0..REFERENCES_MAX {
             let Some(at) = self.files.get(file).and_then(Option::as_ref) else { break };
-            let Ok(said) = say(at.dwarf, &unit, die) else { break };
+            let Ok(said) = read_entry(at.dwarf, &unit, die) else { break };
             if let Some(name) = said.linkage {
                 return demangle(&name);
             }
@@ -117,7 +117,7 @@ impl<'a, 'd> Names<'a, 'd> {
     }
 }
 
-fn say<'d>(dwarf: &Dwarf<Metered<'d>>, unit: &Unit<Metered<'d>>, die: UnitOffset) -> Result<Said<'d>> {
+fn read_entry<'d>(dwarf: &Dwarf<Metered<'d>>, unit: &Unit<Metered<'d>>, die: UnitOffset) -> Result<Said<'d>> {
     let mut said = Said { linkage: None, plain: None, refers_to: None };
     let mut entries = unit.entries_raw(Some(die))?;
     let Some(abbreviation) = entries.read_abbreviation()? else { return Ok(said) };

@@ -68,7 +68,7 @@ impl<'a> Decoder<'a> {
             tag::WATCHED => Event::Watched(self.watched()?),
             tag::TASK_WAIT => Event::TaskWait(self.task_wait()?),
             tag::TASK_WINDOW => Event::TaskWindow(self.task_window()?),
-            tag::TELL => Event::Tell(self.tell()?),
+            tag::TELL => Event::Tell(self.runtime_event()?),
             tag::AFFINITY => Event::Affinity(self.affinity()?),
             tag::LOSS => Event::Loss(self.loss()?),
             tag::SYSCALL_COUNT => Event::SyscallCount(self.syscall_count()?),
@@ -86,7 +86,7 @@ impl<'a> Decoder<'a> {
     }
 
     pub(super) fn counters(&mut self, tid: u32, flags: u8) -> Result<Counters, CodecError> {
-        let last = self.memory.of(tid);
+        let last = self.memory.of_thread(tid);
         let mut read = Counters::default();
         if flags & outcome::HAS_EXEC != 0 {
             let exec_ns = self.input.difference(last.exec_ns)?;
@@ -374,7 +374,7 @@ impl<'a> Decoder<'a> {
         Ok(sums)
     }
 
-    fn tell(&mut self) -> Result<Tell, CodecError> {
+    fn runtime_event(&mut self) -> Result<Tell, CodecError> {
         let code = self.input.byte()?;
         let at = self.at()?;
         if code & told::AGAIN == 0 {

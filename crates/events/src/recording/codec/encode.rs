@@ -36,7 +36,7 @@ impl Default for Places {
 }
 
 impl Places {
-    fn of(&mut self, address: usize) -> &mut (usize, u64) {
+    fn slot(&mut self, address: usize) -> &mut (usize, u64) {
         let count = self.0.len();
         // Two counters stand before the bytes, so that texts are 16 bytes apart at least.
         &mut self.0[address / 16 % count]
@@ -79,7 +79,7 @@ impl Encoder {
                 self.at(window.at, out);
                 put_varint(out, u64::from(window.tgid));
             }
-            Event::Tell(tell) => self.tell(tell, out),
+            Event::Tell(tell) => self.runtime_event(tell, out),
             Event::Affinity(affinity) => {
                 out.push(tag::AFFINITY);
                 self.at(affinity.at, out);
@@ -102,7 +102,7 @@ impl Encoder {
         queue_ns: Option<u64>,
         out: &mut Vec<u8>,
     ) {
-        let last = self.memory.of(tid);
+        let last = self.memory.of_thread(tid);
         if let Some(exec) = exec_ns {
             put_difference(out, exec, last.exec_ns);
             last.exec_ns = exec;
@@ -297,7 +297,7 @@ impl Encoder {
         put_varint(out, wait.waker_stack);
     }
 
-    fn tell(&mut self, tell: &Tell, out: &mut Vec<u8>) {
+    fn runtime_event(&mut self, tell: &Tell, out: &mut Vec<u8>) {
         let code = match &tell.what {
             Told::LaneStart => told::LANE_START,
             Told::LaneEnd => told::LANE_END,
@@ -329,7 +329,7 @@ impl Encoder {
     /// Written out the first time, by its number from then on.
     fn text(&mut self, text: &Arc<str>, out: &mut Vec<u8>) {
         let address = text.as_ptr().addr();
-        let place = self.places.of(address);
+        let place = self.places.slot(address);
         if place.0 == address {
             return put_varint(out, place.1);
         }

@@ -78,7 +78,7 @@ impl Default for Memory {
 
 impl Memory {
     /// The remembered values of `tid`, to read and to update. Resets the slot if another thread used it.
-    pub fn of(&mut self, tid: u32) -> &mut Known {
+    pub fn of_thread(&mut self, tid: u32) -> &mut Known {
         let known = &mut self.threads[tid as usize % THREADS];
         if known.tid != tid {
             *known = Known { tid, ..Known::default() };
@@ -114,9 +114,9 @@ impl Encoder {
         let Encoder { last_at, memory, .. } = self;
         let came = std::mem::replace(memory.running(event.cpu.0), event.next_tid);
         // In the decoder's order, because the two threads may share a slot.
-        memory.of(event.prev_tid);
+        memory.of_thread(event.prev_tid);
         let next = memory.place_of_next(event);
-        let prev = memory.of(event.prev_tid);
+        let prev = memory.of_thread(event.prev_tid);
         let ran_ns = event.exec_ns.map(|exec| exec.wrapping_sub(prev.exec_ns));
         let clock_ns = event.clock_ran_ns.map(NonZeroU64::get);
         let foretold = came == event.prev_tid && prev.tgid == event.prev_tgid;
@@ -274,8 +274,8 @@ impl Decoder<'_> {
         let came = *self.memory.running(cpu.0);
         let foretold = flags & switch::PREV_FORETOLD != 0;
         let prev_tid = if foretold { came } else { self.input.u32()? };
-        let prev_tgid = if foretold { self.memory.of(prev_tid).tgid } else { self.input.u32()? };
-        self.memory.of(prev_tid).tgid = prev_tgid;
+        let prev_tgid = if foretold { self.memory.of_thread(prev_tid).tgid } else { self.input.u32()? };
+        self.memory.of_thread(prev_tid).tgid = prev_tgid;
         let next_tid = match flags & (switch::NEXT_IDLE | switch::NEXT_KNOWN) {
             0 => self.input.u32()?,
             switch::NEXT_KNOWN => self.memory.at(self.input.byte()?).tid,
@@ -294,7 +294,7 @@ impl Decoder<'_> {
             outcome::YIELDED => Outcome::Yielded,
             outcome::THROTTLED => Outcome::Throttled,
             outcome::BLOCKED | outcome::BLOCKED_CLOCK_FORETOLD => {
-                let wait = take_wait(&mut self.input, at, &mut self.memory.of(prev_tid).wait)?;
+                let wait = take_wait(&mut self.input, at, &mut self.memory.of_thread(prev_tid).wait)?;
                 Outcome::Blocked(Box::new(wait))
             }
             outcome::DEAD => Outcome::Dead,

@@ -144,7 +144,7 @@ fn object_name() -> impl Strategy<Value = Event> {
     })
 }
 
-fn tell() -> impl Strategy<Value = Event> {
+fn runtime_event() -> impl Strategy<Value = Event> {
     let what = prop_oneof![
         Just(Told::LaneStart),
         Just(Told::LaneEnd),
@@ -297,7 +297,7 @@ fn event() -> impl Strategy<Value = Event> {
         syscall_count(),
         calls(),
         object_name(),
-        tell(),
+        runtime_event(),
         loss(),
     ]
 }

@@ -255,7 +255,7 @@ impl<R: Read> JournalReader<R> {
     /// Queues an event. A pending gap ends at this event.
     fn give(&mut self, event: Event) {
         let at = event.at();
-        self.tell_gap(at);
+        self.emit_gap(at);
         self.last_at = at;
         self.ready.push_back(event);
     }
@@ -267,7 +267,7 @@ impl<R: Read> JournalReader<R> {
         gap.events = gap.events.saturating_add(events);
     }
 
-    fn tell_gap(&mut self, end: Timestamp) {
+    fn emit_gap(&mut self, end: Timestamp) {
         let Some(Gap { reason, start, events }) = self.gap.take() else { return };
         let end = end.max(start);
         let (source, reason) = ("journal".to_owned(), reason.to_owned());
@@ -297,11 +297,11 @@ impl<R: Read> JournalReader<R> {
         if let Some(gap) = self.gap.as_mut().filter(|gap| gap.reason == "checksum") {
             gap.reason = if unread { "unreadable" } else { "truncated" };
         }
-        self.tell_gap(self.last_at);
+        self.emit_gap(self.last_at);
         let dropped = std::mem::take(&mut self.dropped);
         if dropped > 0 {
             self.miss("disk-full", dropped);
-            self.tell_gap(self.last_at);
+            self.emit_gap(self.last_at);
         }
         !self.ready.is_empty()
     }

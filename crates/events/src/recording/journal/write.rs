@@ -72,7 +72,7 @@ impl JournalWriter {
 
     /// Writes the pushed events. Call it regularly, so that a crash loses little.
     pub fn flush(&mut self) {
-        self.say_dropped();
+        self.write_dropped();
         let JournalWriter { file, batch, packer, bytes, .. } = self;
         let written = batch.take(|raw, content| (write_events(file, packer, (raw, content), bytes), content));
         if let Some((Err(_), content)) = written {
@@ -101,11 +101,11 @@ impl JournalWriter {
         });
         dropped.events += u64::from(events);
         dropped.end = dropped.end.max(end);
-        self.say_dropped();
+        self.write_dropped();
     }
 
     /// Writes the number of dropped events into the first header. This needs no disk space.
-    fn say_dropped(&mut self) {
+    fn write_dropped(&mut self) {
         let events = self.dropped.as_ref().map_or(0, |loss| loss.events);
         if events > self.said {
             // If this write fails, the finished recording still reports the loss.
@@ -144,7 +144,7 @@ pub struct HeldJournal(
 
 impl Drop for JournalWriter {
     fn drop(&mut self) {
-        self.say_dropped();
+        self.write_dropped();
     }
 }
 

@@ -256,7 +256,7 @@ fn slices(trace: &mut Trace) -> u64 {
     let (waits, stacks) = (trace.waits.len().max(1), trace.stacks.rows().len());
     let sound = |thread: ThreadId, life: &Thread| {
         let mut at = life.start;
-        trace.slices.of(thread).all(|slice| {
+        trace.slices.of_thread(thread).all(|slice| {
             let follows = at <= slice.start && slice.start <= life.end;
             at = slice.start;
             follows && slice.wait.index() < waits && slice.stack.index() < stacks
@@ -286,7 +286,7 @@ fn tiled(trace: &Trace, thread: ThreadId, life: &Thread) -> Vec<SliceRow> {
     let unknown = SliceRow { thread, start: life.start, state: ThreadState::Unknown, ..SliceRow::default() };
     let mut rows: Vec<SliceRow> = Vec::new();
     let mut at = life.start;
-    for slice in trace.slices.of(thread) {
+    for slice in trace.slices.of_thread(thread) {
         if slice.start > life.end {
             break;
         }

@@ -93,7 +93,7 @@ impl<M> Cut<M> {
     /// part refers to.
     fn before(&self, parts: &[Part]) -> Vec<Event> {
         let mut stood = Vec::new();
-        self.standing.tell(self.start, &mut |event| stood.push(event));
+        self.standing.emit(self.start, &mut |event| stood.push(event));
         // Only referenced stacks. Many more definitions are kept while space allows.
         let named = if self.stacks.is_empty() { BTreeSet::new() } else { named(&stood, parts) };
         let is_wanted = |event: &Event| {

@@ -63,7 +63,7 @@ impl Definitions {
         self.past.is_none() && self.bytes > enough
     }
 
-    pub fn begin_anew(&mut self, at: Timestamp) {
+    pub fn restart(&mut self, at: Timestamp) {
         self.seal();
         self.bytes = 0;
         self.past = Some((at, std::mem::take(&mut self.chunks)));
@@ -96,7 +96,7 @@ impl Definitions {
     }
 
     fn seal(&mut self) {
-        if let Some(chunk) = Chunk::of(&mut self.batch, &mut Vec::new()) {
+        if let Some(chunk) = Chunk::take_from(&mut self.batch, &mut Vec::new()) {
             self.bytes += chunk.bytes.len() as u64;
             self.chunks.push(chunk);
         }

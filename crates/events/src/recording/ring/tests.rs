@@ -37,7 +37,7 @@ fn record(ring: &mut EventRing<u32>, from_ms: u64, to_ms: u64) {
         let outcome = if prev_tid == 8 { blocked(4) } else { Outcome::Untracked };
         ring.push(&Event::Switch(Switch { prev_tid, next_tid, outcome, ..base }));
         if ring.is_due() && ring.begin_segment(ms as u32) {
-            ring.stacks_begin_anew();
+            ring.restart_stacks();
         }
     }
 }
@@ -249,7 +249,7 @@ fn stacks_that_nothing_names_any_more_make_room() {
         for ms in round * 1000..(round + 1) * 1000 {
             ring.push(&Event::Sample(Sample { at: Timestamp(ms * MS), ..Sample::default() }));
             if ring.is_due() && ring.begin_segment(0) {
-                ring.stacks_begin_anew();
+                ring.restart_stacks();
                 anew += 1;
             }
         }
@@ -275,7 +275,7 @@ fn stacks_in_constant_use_are_rarely_redefined() {
     for ms in 1..100_000 {
         ring.push(&Event::Sample(Sample { at: Timestamp(ms * MS), ..Sample::default() }));
         if ring.is_due() && ring.begin_segment(0) {
-            ring.stacks_begin_anew();
+            ring.restart_stacks();
             anew += 1;
             tell(&mut ring, anew, ms);
         }

@@ -13,7 +13,7 @@ use holdup_events::{CpuId, Duration, ThreadId, Timestamp};
 use super::steps::{LOCK, Stretch, merge};
 use super::sums::Sums;
 use super::{End, EndClass, Facts};
-use crate::derive::holders::meanwhile::{Activity, Piece, between_near};
+use crate::derive::holders::activity::{Activity, Piece, between_near};
 use crate::derive::holders::{Hold, HoldKind};
 
 /// Maximum number of links. Chains are hardly longer than the number of threads that block each other. The
@@ -157,7 +157,7 @@ impl Flow<'_, '_> {
                 Activity::Wakes => EndClass::Waking,
                 Activity::Throttled => EndClass::Throttled,
                 Activity::Waits(hold) => {
-                    let lock = piece.slice.and_then(|slice| facts.locks.of(&slice));
+                    let lock = piece.slice.and_then(|slice| facts.locks.of_slice(&slice));
                     let lock = lock.filter(|_| hold.kind == HoldKind::Lock);
                     if let Some(node) = node(&hold, lock) {
                         let (from, to) = (piece.from.0, piece.to.0);
@@ -179,7 +179,7 @@ impl Flow<'_, '_> {
         let mut left = piece.to.since(piece.from).0;
         let cpu = piece.slice.map_or(CpuId::NONE, |slice| slice.cpu);
         if let (Some(timeline), Some(near)) =
-            (facts.timelines.of(cpu), self.at.stretch.get_mut(usize::from(cpu.0)))
+            (facts.timelines.of_cpu(cpu), self.at.stretch.get_mut(usize::from(cpu.0)))
         {
             let stretches = timeline.between_near(piece.from, piece.to, near);
             for stretch in stretches.iter().take(OCCUPANTS_MAX) {

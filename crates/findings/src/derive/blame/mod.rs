@@ -165,7 +165,7 @@ pub struct SubjectBlame {
 
 impl SubjectBlame {
     /// Blame of one class (ns).
-    pub fn of(&self, class: EndClass) -> u64 {
+    pub fn class_ns(&self, class: EndClass) -> u64 {
         self.ends.iter().filter(|(end, _)| end.class == class).map(|(_, ns)| ns).sum()
     }
 

@@ -76,19 +76,20 @@ fn push(merged: &mut Vec<Stretch>, next: Stretch) {
 mod tests {
     use super::*;
 
-    fn of(rows: &[(u32, u64, u64, u32)]) -> Vec<Stretch> {
+    fn stretches(rows: &[(u32, u64, u64, u32)]) -> Vec<Stretch> {
         rows.iter().map(|&(node, from, to, weight)| Stretch { node, from, to, weight }).collect()
     }
 
     #[test]
     fn overlaps_add_up() {
-        let merged = merge(of(&[(1, 0, 10, 1), (1, 5, 20, 2), (2, 0, 3, 1), (1, 20, 30, 2), (1, 7, 7, 9)]));
-        assert_eq!(merged, of(&[(1, 0, 5, 1), (1, 5, 10, 3), (1, 10, 30, 2), (2, 0, 3, 1)]));
+        let merged =
+            merge(stretches(&[(1, 0, 10, 1), (1, 5, 20, 2), (2, 0, 3, 1), (1, 20, 30, 2), (1, 7, 7, 9)]));
+        assert_eq!(merged, stretches(&[(1, 0, 5, 1), (1, 5, 10, 3), (1, 10, 30, 2), (2, 0, 3, 1)]));
     }
 
     #[test]
     fn what_does_not_overlap_stays() {
-        let rows = of(&[(1, 0, 10, 1), (1, 10, 20, 1), (2, 5, 6, 7)]);
+        let rows = stretches(&[(1, 0, 10, 1), (1, 10, 20, 1), (2, 5, 6, 7)]);
         assert_eq!(merge(rows.clone()), rows);
     }
 }

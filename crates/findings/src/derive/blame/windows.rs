@@ -112,7 +112,7 @@ impl<'a> Window<'a> {
             return None;
         }
         let length = end.since(start).0;
-        let lock = self.facts.locks.of(slice).filter(|_| hold.kind == HoldKind::Lock);
+        let lock = self.facts.locks.of_slice(slice).filter(|_| hold.kind == HoldKind::Lock);
         let subject = lock.map_or(Subject::Kind(hold.kind), Subject::Lock);
         let counts = begins || self.first;
         let (sums, stretches) = self.subjects.entry(subject).or_default();

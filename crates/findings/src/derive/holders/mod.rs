@@ -4,13 +4,13 @@
 //! waits it is the producer, the peer, the child or the joined thread. Between two releases of one lock, its
 //! holder is also known for all waiters of that time ([`Tenures`]).
 //!
-//! [`meanwhile`] has the holder's activity during the wait. `derive/blame` has the ends of chains of holders.
+//! [`activity`] has the holder's activity during the wait. `derive/blame` has the ends of chains of holders.
 //!
 //! A holder is not necessarily *at fault*. The wait of an idle consumer has a holder, the producer, but is
 //! not contention ([`HoldKind::Work`]).
 
-pub mod meanwhile;
-pub(super) mod tell;
+pub mod activity;
+pub(super) mod attribution;
 mod tenures;
 
 pub use tenures::{Tenure, Tenures};
@@ -101,7 +101,7 @@ impl HoldKind {
     }
 
     /// Kind of a wait by its reason and syscall (x86-64 number). The wakeup is not considered.
-    pub fn of(reason: WaitReason, syscall: i32) -> HoldKind {
+    pub fn from_wait(reason: WaitReason, syscall: i32) -> HoldKind {
         // write, pwrite64, writev, pwritev, pwritev2. splice, tee and vmsplice may read or write.
         let writes = matches!(syscall, 1 | 18 | 20 | 296 | 328);
         match reason {
@@ -258,7 +258,7 @@ pub struct Holders {
 impl Holders {
     /// Derives them all.
     pub fn derive(trace: &Trace, locks: &LockIndex, roles: &Roles) -> Holders {
-        tell::derive(trace, locks, roles)
+        attribution::derive(trace, locks, roles)
     }
 
     /// Number of blocked slices.
@@ -293,7 +293,7 @@ impl Holders {
     }
 
     /// The waits of one thread, in time order.
-    pub fn of(&self, thread: ThreadId) -> impl DoubleEndedIterator<Item = Hold> + '_ {
+    pub fn of_thread(&self, thread: ThreadId) -> impl DoubleEndedIterator<Item = Hold> + '_ {
         self.entries(thread).map(|index| self.entry(index))
     }
 
@@ -315,7 +315,7 @@ impl Holders {
         let whole = |holder| vec![Held { from: slice.start, to: slice.end, holder }];
         let Some(row) = trace.slices.covering(slice.thread, slice.start) else { return whole(None) };
         let Some(hold) = self.at(slice.thread, row) else { return whole(None) };
-        match locks.of(slice) {
+        match locks.of_slice(slice) {
             Some(lock) if hold.kind == HoldKind::Lock => {
                 let mut pieces: Vec<Held> = self.tenures.over(lock, slice.start, slice.end).collect();
                 for piece in pieces.iter_mut().filter(|piece| piece.holder.is_none()) {

@@ -78,7 +78,7 @@ impl Tenures {
     }
 
     /// The tenures of one lock, in time order.
-    pub fn of(&self, lock: u32) -> &[Tenure] {
+    pub fn of_lock(&self, lock: u32) -> &[Tenure] {
         match self.of_lock.get(lock as usize..lock as usize + 2) {
             Some([from, to]) => &self.rows[*from as usize..*to as usize],
             _ => &[],
@@ -87,14 +87,14 @@ impl Tenures {
 
     /// Holder of a lock just before `at`, if a thread waited for the lock then.
     pub fn before(&self, lock: u32, at: Timestamp) -> Option<ThreadId> {
-        let rows = self.of(lock);
+        let rows = self.of_lock(lock);
         let row = rows.get(rows.partition_point(|row| row.until < at));
         row.map_or_else(|| self.last.get(lock as usize).copied().flatten(), |row| Some(row.holder))
     }
 
     /// Holders of a lock in `from..to`, in contiguous pieces.
     pub fn over(&self, lock: u32, from: Timestamp, to: Timestamp) -> impl Iterator<Item = Held> + '_ {
-        let rows = self.of(lock);
+        let rows = self.of_lock(lock);
         let mut next = rows.partition_point(|row| row.until <= from);
         let last = self.last.get(lock as usize).copied().flatten();
         let mut at = from;

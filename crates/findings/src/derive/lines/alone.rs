@@ -75,7 +75,7 @@ impl Seen {
     }
 
     /// Whether enough samples are outside the accesses to measure by them.
-    fn rest_tells(self) -> bool {
+    fn can_measure_rest(self) -> bool {
         self.share().0 <= 1.0 - REST_MIN
     }
 }
@@ -88,7 +88,7 @@ pub fn saved(trace: &Trace, touches: &[&Touch]) -> (f64, f64) {
     let mut threads: BTreeSet<ThreadId> = BTreeSet::new();
     let mut at_accesses: HashSet<(ThreadId, Timestamp)> = HashSet::new();
     for touch in touches {
-        functions.extend(user_leaf(trace, &touch.sample).map(|frame| same.of(trace, frame)));
+        functions.extend(user_leaf(trace, &touch.sample).map(|frame| same.first_frame(trace, frame)));
         threads.insert(touch.sample.thread);
         at_accesses.insert((touch.sample.thread, touch.sample.at));
     }
@@ -101,7 +101,7 @@ pub fn saved(trace: &Trace, touches: &[&Touch]) -> (f64, f64) {
         let others: Vec<ThreadId> = threads.iter().copied().filter(|other| other != thread).collect();
         for sample in crate::derive::samples_of(trace, *thread) {
             let Some(frame) = user_leaf(trace, sample).filter(|_| !sample.in_kernel) else { continue };
-            let function = same.of(trace, frame);
+            let function = same.first_frame(trace, frame);
             let touches = functions.contains(&function);
             if !touches && !callers.contains(&function) {
                 paces.left();
@@ -149,8 +149,8 @@ fn callers<'a>(trace: &'a Trace, touches: &[&Touch], same: &mut Functions<'a>) -
     let (mut callers, mut known) = (HashMap::<FrameId, usize>::new(), 0);
     for touch in touches {
         let frames: Vec<FrameId> =
-            trace.stack_frames(touch.sample.stack).map(|frame| same.of(trace, frame)).collect();
-        let leaf = user_leaf(trace, &touch.sample).map(|frame| same.of(trace, frame));
+            trace.stack_frames(touch.sample.stack).map(|frame| same.first_frame(trace, frame)).collect();
+        let leaf = user_leaf(trace, &touch.sample).map(|frame| same.first_frame(trace, frame));
         let from = frames.iter().position(|frame| Some(*frame) == leaf).map_or(0, |leaf| leaf + 1);
         let above: BTreeSet<FrameId> = frames.iter().skip(from).take(CALLERS_MAX).copied().collect();
         known += usize::from(!above.is_empty());
@@ -170,7 +170,7 @@ fn runs(trace: &Trace, thread: ThreadId, at: Timestamp) -> bool {
 fn part(alone: Seen, shared: Seen, behind: u64) -> (f64, f64) {
     let touched = (alone.at_accesses + shared.at_accesses).max(1) as f64;
     let (p1, error1) = shared.share();
-    let (p0, error0) = if alone.rest_tells() { alone.share() } else { Seen::default().share() };
+    let (p0, error0) = if alone.can_measure_rest() { alone.share() } else { Seen::default().share() };
     // Samples that would not be taken, for each share alone that is possible.
     let saved = |p0: f64, p1: f64| {
         let kept = ((1.0 - p1) / (1.0 - p0).max(f64::MIN_POSITIVE)).min(1.0);

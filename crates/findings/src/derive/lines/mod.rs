@@ -206,12 +206,12 @@ fn contended(trace: &Trace, ledger: &Ledger, classes: &SampleClasses) -> BTreeMa
         let process = trace.threads[thread.thread.index()].process;
         // A thread that spins for a lock reads the lock's word. This time is reported as spinning.
         let told = samples.iter().filter(|sample| sample.data.kind != AccessKind::None);
-        for sample in told.filter(|sample| classes.of(sample) != Class::Spin) {
+        for sample in told.filter(|sample| classes.class_of(sample) != Class::Spin) {
             let address = sample.data.address - sample.data.address % LINE_BYTES;
             lines.entry((process, address)).or_default().touches.push(Touch { sample: *sample, ns: each });
         }
     }
-    tell_written(trace, &mut lines);
+    add_watched_writes(trace, &mut lines);
     lines.retain(|_, line| {
         line.order();
         let turns = line.turns().count() as u64;
@@ -222,7 +222,7 @@ fn contended(trace: &Trace, ledger: &Ledger, classes: &SampleClasses) -> BTreeMa
 
 /// Adds writes seen by watchpoints. If a load waits for the line, the store after it is rarely sampled. Lines
 /// without a sampled store were watched for writes only (`holdup_decode::accesses::suspects`).
-fn tell_written(trace: &Trace, lines: &mut BTreeMap<(ProcessId, u64), Line>) {
+fn add_watched_writes(trace: &Trace, lines: &mut BTreeMap<(ProcessId, u64), Line>) {
     for row in trace.watchpoints.iter().filter(|row| row.hits > 0) {
         let process = trace.threads[row.thread.index()].process;
         let line = lines.get_mut(&(process, row.address - row.address % LINE_BYTES));

@@ -120,7 +120,7 @@ impl<'a> Paces<'a> {
 fn several(trace: &Trace, threads: &BTreeSet<ThreadId>) -> Vec<(u64, u64)> {
     let mut turns: Vec<(u64, bool)> = Vec::new();
     for thread in threads {
-        for slice in trace.slices.of(*thread).filter(|slice| slice.state == ThreadState::Running) {
+        for slice in trace.slices.of_thread(*thread).filter(|slice| slice.state == ThreadState::Running) {
             turns.extend([(slice.start.0, true), (slice.end.0, false)]);
         }
     }

@@ -68,7 +68,7 @@ impl Causes {
         let samples = samples_of(look.trace, thread);
         let first = samples.partition_point(|sample| sample.at < from);
         for sample in samples.get(first..).unwrap_or_default().iter().take_while(|sample| sample.at < to) {
-            *self.samples.entry((look.classes.of(sample), sample.stack)).or_default() += 1;
+            *self.samples.entry((look.classes.class_of(sample), sample.stack)).or_default() += 1;
         }
     }
 
@@ -87,7 +87,7 @@ impl Causes {
     }
 
     fn add_queue(&mut self, look: &Look, slice: &Slice) {
-        let timeline = if slice.cpu == CpuId::NONE { None } else { look.timelines.of(slice.cpu) };
+        let timeline = if slice.cpu == CpuId::NONE { None } else { look.timelines.of_cpu(slice.cpu) };
         let mut left = slice.duration().0;
         for stretch in timeline.map(|timeline| timeline.between(slice.start, slice.end)).unwrap_or_default() {
             let ns = stretch.end().min(slice.end).since(stretch.start().max(slice.start)).0.min(left);
@@ -136,7 +136,7 @@ impl Displaced {
     pub(super) fn new(timelines: &Timelines) -> Displaced {
         let used = timelines.iter().filter(|(_, line)| line.stretches().iter().any(|stretch| stretch.own()));
         let foreign = used.flat_map(|(_, line)| line.stretches().iter().filter(|stretch| !stretch.own()));
-        let cover = Cover::of(foreign.map(|stretch| (stretch.start(), stretch.end())).collect());
+        let cover = Cover::from_spans(foreign.map(|stretch| (stretch.start(), stretch.end())).collect());
         let mut before_ns = 0;
         let mut spans = Vec::with_capacity(cover.spans().len());
         for (from, to) in cover.spans() {
@@ -166,7 +166,7 @@ impl Look<'_> {
         let (mut all, mut spins) = (0u64, 0u64);
         for sample in samples.get(first..).unwrap_or_default().iter().take_while(|sample| sample.at < to) {
             all += 1;
-            spins += u64::from(self.classes.of(sample) == Class::Spin);
+            spins += u64::from(self.classes.class_of(sample) == Class::Spin);
         }
         match all {
             0 => running_ns,
@@ -249,7 +249,7 @@ impl<'a> Ran<'a> {
 fn sums(trace: &Trace, thread: ThreadId) -> Vec<(u64, u64)> {
     let (mut running, mut blocked) = (0, 0);
     let mut sums = vec![(0, 0)];
-    for slice in trace.slices.of(thread) {
+    for slice in trace.slices.of_thread(thread) {
         match slice.state {
             ThreadState::Running => running += slice.duration().0,
             ThreadState::Blocked => blocked += slice.duration().0,

@@ -23,7 +23,7 @@ pub fn add(trace: &Trace, endings: &Endings, rendezvous: &mut Rendezvous) {
             trace.threads.get(parent.index()).is_some_and(|parent| parent.process == thread.process)
         });
         if let Some(parent) =
-            parent.filter(|_| !thread.began_before && !thread.alive_at_end && !endings.is_told(id))
+            parent.filter(|_| !thread.began_before && !thread.alive_at_end && !endings.has_stop_request(id))
         {
             children.entry(parent).or_default().push(id);
         }
@@ -40,7 +40,7 @@ pub fn add(trace: &Trace, endings: &Endings, rendezvous: &mut Rendezvous) {
 
 /// Waits of `parent` for the end of a thread: start, end.
 fn joins(trace: &Trace, parent: ThreadId) -> Vec<(Timestamp, Timestamp)> {
-    let waits = trace.slices.of(parent).filter(|slice| {
+    let waits = trace.slices.of_thread(parent).filter(|slice| {
         slice.state == ThreadState::Blocked && trace.wait(slice.wait).reason == WaitReason::Join
     });
     waits.map(|slice| (slice.start, slice.end)).collect()

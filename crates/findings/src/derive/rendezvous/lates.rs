@@ -234,7 +234,7 @@ impl<'a> Judge<'a> {
                 && matches!(class(slice), Class::WorkWait | Class::JoinWait | Class::GcWait)
         };
         let sleep = slices_between(trace, last, (asked, release)).filter(is_idle).last()?;
-        let wakeups = trace.wakeups.of(last);
+        let wakeups = trace.wakeups.of_thread(last);
         let behind = wakeups.partition_point(|wakeup| wakeup.at <= sleep.end);
         let wakeup = wakeups.get(..behind)?.last()?;
         if wakeup.at < sleep.start || wakeup.context != WakeContext::Thread {
@@ -315,7 +315,7 @@ impl<'a> Judge<'a> {
         };
         let mut seen: BTreeMap<FrameId, u64> = BTreeMap::new();
         for stack in stacks {
-            let place = self.places.of(stack).or_else(|| trace.stack_frames(stack).next());
+            let place = self.places.nearest_own(stack).or_else(|| trace.stack_frames(stack).next());
             place.into_iter().for_each(|place| *seen.entry(place).or_default() += 1);
         }
         most(&seen)

@@ -238,7 +238,7 @@ pub fn derive(
 /// The place of the program that most of these stacks are in.
 fn most_seen(places: &mut Places, stacks: impl Iterator<Item = StackId>) -> Option<FrameId> {
     let mut seen: BTreeMap<FrameId, u64> = BTreeMap::new();
-    for place in stacks.filter_map(|stack| places.of(stack)) {
+    for place in stacks.filter_map(|stack| places.nearest_own(stack)) {
         *seen.entry(place).or_default() += 1;
     }
     seen.into_iter().max_by_key(|(place, times)| (*times, std::cmp::Reverse(*place))).map(|(place, _)| place)

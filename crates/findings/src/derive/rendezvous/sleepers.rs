@@ -87,9 +87,9 @@ fn words(trace: &Trace, roles: &Roles) -> BTreeMap<(ProcessId, u64), bool> {
 }
 
 fn add_thread(trace: &Trace, thread: ThreadId, of_wait: &[Option<u32>], sleeps: &mut Vec<Sleep>) {
-    let mut wakeups = trace.wakeups.of(thread);
+    let mut wakeups = trace.wakeups.of_thread(thread);
     let mut open: Option<Sleep> = None;
-    for slice in trace.slices.of(thread) {
+    for slice in trace.slices.of_thread(thread) {
         match slice.state {
             ThreadState::Blocked => {
                 sleeps.extend(open.take());

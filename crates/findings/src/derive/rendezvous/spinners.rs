@@ -54,12 +54,12 @@ impl Spinners {
         for thread in trace.target_threads() {
             let mut goes_on = false;
             for sample in samples_of(trace, thread) {
-                if classes.of(sample) != Class::Spin {
+                if classes.class_of(sample) != Class::Spin {
                     goes_on = false;
                     continue;
                 }
                 let Some(leaf) = user_leaf(trace, sample) else { continue };
-                let place = functions.of(trace, leaf);
+                let place = functions.first_frame(trace, leaf);
                 match spun.last_mut() {
                     Some(last) if goes_on && last.place == place => {
                         last.to = sample.at + half;
@@ -151,12 +151,12 @@ fn add_loop(
     }
     let mut since = trace.start();
     for group in found {
-        since = add_meeting(rendezvous, (site, since), &group, &members);
+        since = add_round(rendezvous, (site, since), &group, &members);
     }
 }
 
 /// Adds the barrier round that ended a group's spinning. Returns its release.
-fn add_meeting(
+fn add_round(
     rendezvous: &mut Rendezvous,
     (site, since): (u32, Timestamp),
     group: &[Spun],
@@ -187,7 +187,7 @@ fn workers(trace: &Trace, process: ProcessId) -> BTreeSet<ThreadId> {
     let of_process = trace.target_threads().filter(|id| trace.threads[id.index()].process == process);
     let ran: Vec<(ThreadId, u64)> = of_process
         .map(|id| {
-            let running = trace.slices.of(id).filter(|slice| slice.state == ThreadState::Running);
+            let running = trace.slices.of_thread(id).filter(|slice| slice.state == ThreadState::Running);
             (id, running.map(|slice| slice.duration().0).sum())
         })
         .collect();

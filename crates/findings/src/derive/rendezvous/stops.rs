@@ -27,8 +27,8 @@ pub fn add(trace: &Trace, rendezvous: &mut Rendezvous) {
     let mut processes: BTreeMap<ProcessId, (Vec<Leader>, Vec<SpanRow>)> = BTreeMap::new();
     for span in trace.spans.rows() {
         let Some(lane) = trace.lanes.get(span.lane as usize) else { continue };
-        let name = trace.told_name(span.name);
-        match Part::of(&lane.runtime, (name.kind, &name.text)) {
+        let name = trace.event_name(span.name);
+        match Part::from_span(&lane.runtime, (name.kind, &name.text)) {
             Some(Part::Asks) => {
                 let leader = Leader { span: *span, all_stopped: all_stopped(trace, span) };
                 processes.entry(lane.process).or_default().0.push(leader);
@@ -60,7 +60,7 @@ enum Part {
 
 impl Part {
     /// By the kind, else by the runtime's words.
-    fn of(runtime: &str, (kind, name): (SpanKind, &str)) -> Option<Part> {
+    fn from_span(runtime: &str, (kind, name): (SpanKind, &str)) -> Option<Part> {
         match kind {
             SpanKind::StopsAll => return Some(Part::Asks),
             SpanKind::Stopped => return Some(Part::Comes),
@@ -89,11 +89,11 @@ struct Leader {
 
 /// End of the wait within a span that stops all threads. `None` for other spans.
 fn all_stopped(trace: &Trace, leader: &SpanRow) -> Option<Timestamp> {
-    let kind = |span: &SpanRow| trace.told_name(span.name).kind;
+    let kind = |span: &SpanRow| trace.event_name(span.name).kind;
     if kind(leader) != SpanKind::StopsAll {
         return None;
     }
-    let spans = trace.spans.of(leader.thread);
+    let spans = trace.spans.of_thread(leader.thread);
     let within = spans.get(spans.partition_point(|span| span.start < leader.start)..).unwrap_or_default();
     let wait = within
         .iter()

@@ -111,7 +111,7 @@ struct Sums {
 
 impl SiteUse {
     /// Whether the last threads to arrive were held up mostly by other programs.
-    pub fn is_strangers(&self) -> bool {
+    pub fn is_due_to_other_programs(&self) -> bool {
         2 * self.strangers_ns > self.held_up_ns
     }
 }
@@ -238,7 +238,7 @@ fn late_at(trace: &Trace, own: &OwnFrames, causes: &Causes) -> Vec<(String, u64)
     let mut places = Places::new(trace, own);
     let mut sums: BTreeMap<String, u64> = BTreeMap::new();
     for ((class, stack), samples) in &causes.samples {
-        let frame = places.of(*stack).or_else(|| trace.stack_frames(*stack).next());
+        let frame = places.nearest_own(*stack).or_else(|| trace.stack_frames(*stack).next());
         if let Some(frame) = frame.filter(|_| *class != Class::Spin) {
             *sums.entry(trace.frame_name(frame)).or_default() += samples;
         }

@@ -17,7 +17,7 @@ impl Engine<'_> {
         {
             let next = self.model.others.get(self.others).map(|(at, _)| *at);
             if let Some(at) = next.filter(|at| *at < rank && *at <= self.now.saturating_add(AT_ONCE_NS)) {
-                self.others_come(at);
+                self.queue_other_programs(at);
                 break;
             }
             let Some(who) = self.almost_ready(rank).or_else(|| self.almost_due(rank)) else { break };

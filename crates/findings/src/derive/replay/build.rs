@@ -11,8 +11,8 @@ use super::endings::{self, Endings};
 use super::kept_cpus::KeptCpus;
 use super::lag::Idle;
 use super::naps::napped;
+use super::other_programs::Strangers;
 use super::steps::{Follower, Kind, Model, Step, Timed};
-use super::strangers::Strangers;
 use crate::derive::class::Class;
 use crate::derive::kernel_threads::is_kernel_thread;
 use crate::derive::locks::LockIndex;
@@ -94,7 +94,7 @@ pub fn build(facts: Facts, edit: &Edit, endings: &Endings) -> Model {
     };
     model.meetings = std::mem::take(&mut links.meetings);
     if !edit.without_others && !edit.no_preempt && !edit.queueless {
-        model.others = others(facts, edit);
+        model.others = other_program_runs(facts, edit);
     }
     if edit.queueless {
         model.cpus = trace.threads.len() as u32;
@@ -176,7 +176,7 @@ fn quantum_ns(trace: &Trace) -> u64 {
     let (mut runs, mut ns) = (0u64, 0u64);
     for thread in trace.target_threads() {
         let mut before: Option<Slice> = None;
-        for slice in trace.slices.of(thread) {
+        for slice in trace.slices.of_thread(thread) {
             if slice.state == ThreadState::Preempted
                 && let Some(run) = before.filter(|run| run.state == ThreadState::Running)
             {
@@ -190,7 +190,7 @@ fn quantum_ns(trace: &Trace) -> u64 {
 }
 
 /// CPU use of other programs on CPUs that the program may use: start, and length after sharing (ns).
-fn others(facts: Facts, edit: &Edit) -> Vec<(u64, u64)> {
+fn other_program_runs(facts: Facts, edit: &Edit) -> Vec<(u64, u64)> {
     let (start, without_kernel) = (facts.trace.start().0, edit.without_kernel_threads);
     let kept = KeptCpus::new(facts.trace, &edit.kept_cpus);
     let strangers = match edit.strangers_stay {
@@ -262,7 +262,7 @@ impl Links {
                 if link.at < link.began {
                     links.leads.insert(signal, link.began - link.at);
                 }
-                match facts.locks.of(&slice) {
+                match facts.locks.of_slice(&slice) {
                     Some(lock) => {
                         links.end(&link, End::Lock(signal, lock));
                         // A thread that does not wait for the lock is not delayed by its holder either.
@@ -596,7 +596,7 @@ impl Writer<'_> {
             let ran = self
                 .facts
                 .timelines
-                .of(slice.cpu)
+                .of_cpu(slice.cpu)
                 .map_or((0, 0), |cpu| cpu.ran(slice.start, slice.end, &mut 0));
             lag = lag.saturating_sub(ran.1);
         }
@@ -610,7 +610,7 @@ impl Writer<'_> {
         let is_tied = |end: End| matches!(end, End::Meeting(_)) || !is_for_a_moment(class, slice);
         let ended = self.ends.get(ended).filter(|ended| ended.row as usize == row && is_tied(ended.end));
         let end = ended.map(|ended| ended.end);
-        let lock = self.facts.locks.of(slice);
+        let lock = self.facts.locks.of_slice(slice);
         if self.edit.drops(row, class, lock) {
             self.sums.is_dropped = true;
             self.sums.taken_ns += slice.duration().0;

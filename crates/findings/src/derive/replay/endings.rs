@@ -98,14 +98,15 @@ impl Endings {
         for (maker, children) in children {
             let joins = joins(facts, maker);
             for child in children {
-                let told = told(trace, (maker, &joins), child).filter(|told| is_short(trace, child, told.at));
+                let told = stop_request(trace, (maker, &joins), child)
+                    .filter(|told| is_short(trace, child, told.at));
                 candidates.extend(told.map(|told| (child, told)));
             }
         }
         drop_tied(facts, &mut candidates);
         let mut endings = Endings::default();
         for (child, told) in &candidates {
-            if sleeps_meanwhile(trace, told, *child) && !has_others_end(trace, told, *child) {
+            if requester_slept(trace, told, *child) && !sibling_ended_before(trace, told, *child) {
                 endings.timed.entry(told.by).or_default().push(*child);
                 endings.by_timer += usize::from(sleeps_long(trace, told, *child));
             }
@@ -129,7 +130,7 @@ impl Endings {
     }
 
     /// Whether the thread runs until a stop request.
-    pub fn is_told(&self, thread: ThreadId) -> bool {
+    pub fn has_stop_request(&self, thread: ThreadId) -> bool {
         self.told.contains_key(&thread)
     }
 
@@ -149,7 +150,7 @@ fn joins(facts: Facts, maker: ThreadId) -> Vec<Join> {
             && (matches!(trace.wait(slice.wait).reason, WaitReason::Join | WaitReason::Child)
                 || facts.roles.class_of_wait(trace, slice) == Class::JoinWait)
     };
-    let waits = trace.slices.of(maker).filter(is_join);
+    let waits = trace.slices.of_thread(maker).filter(is_join);
     let join = |slice: Slice| Join {
         from: slice.start,
         to: slice.end,
@@ -160,7 +161,7 @@ fn joins(facts: Facts, maker: ThreadId) -> Vec<Join> {
 
 /// The stop request of a thread, if there was one: when its parent began the last join before the thread's
 /// end.
-fn told(trace: &Trace, (maker, joins): (ThreadId, &[Join]), child: ThreadId) -> Option<Told> {
+fn stop_request(trace: &Trace, (maker, joins): (ThreadId, &[Join]), child: ThreadId) -> Option<Told> {
     let life = &trace.threads[child.index()];
     let place = joins.partition_point(|join| join.from < life.end).checked_sub(1)?;
     let at = joins.get(place)?.from;
@@ -177,7 +178,7 @@ fn is_short(trace: &Trace, child: ThreadId, told: Timestamp) -> bool {
     let life = &trace.threads[child.index()];
     let length = life.end.since(life.start).0 as f64;
     let tail = life.end.since(told).0 as f64;
-    let waits = trace.slices.of(child).filter(|slice| slice.state == ThreadState::Blocked);
+    let waits = trace.slices.of_thread(child).filter(|slice| slice.state == ThreadState::Blocked);
     let (mut rounds, mut longest, mut before) = (0, 0, None);
     for at in waits.map(|slice| slice.start) {
         if let Some(before) = before {
@@ -206,10 +207,10 @@ fn drop_tied(facts: Facts, candidates: &mut BTreeMap<ThreadId, Told>) {
     let mut tied = Vec::new();
     for wakee in trace.target_threads() {
         let mut near = 0;
-        for slice in trace.slices.of(wakee).filter(|slice| slice.state == ThreadState::Blocked) {
+        for slice in trace.slices.of_thread(wakee).filter(|slice| slice.state == ThreadState::Blocked) {
             let Some(wakeup) = trace.ended_by_near(&slice, &mut near) else { continue };
             let by_thread = wakeup.context == WakeContext::Thread && wakeup.waker != wakee;
-            if !by_thread || facts.locks.of(&slice).is_some() || is_kernels(facts, &slice) {
+            if !by_thread || facts.locks.of_slice(&slice).is_some() || is_kernels(facts, &slice) {
                 continue;
             }
             for (end, other) in [(wakee, wakeup.waker), (wakeup.waker, wakee)] {
@@ -233,7 +234,7 @@ fn is_kernels(facts: Facts, slice: &Slice) -> bool {
 }
 
 /// Whether the requesting thread slept until the request.
-fn sleeps_meanwhile(trace: &Trace, told: &Told, child: ThreadId) -> bool {
+fn requester_slept(trace: &Trace, told: &Told, child: ThreadId) -> bool {
     let from = trace.threads[child.index()].start;
     timer_ns(trace, told.by, (from, told.at)) as f64 >= TIMED_MIN * told.at.since(from).0 as f64
 }
@@ -242,13 +243,14 @@ fn sleeps_meanwhile(trace: &Trace, told: &Told, child: ThreadId) -> bool {
 fn sleeps_long(trace: &Trace, told: &Told, child: ThreadId) -> bool {
     let life = &trace.threads[child.index()];
     let long = told.at.since(life.start).0 as f64 * LONG_MIN;
-    let timers = trace.slices.of(told.by).filter(|slice| slice.end > life.start && is_timer(trace, slice));
+    let timers =
+        trace.slices.of_thread(told.by).filter(|slice| slice.end > life.start && is_timer(trace, slice));
     timers.map(|slice| slice.duration().0).max().is_some_and(|ns| ns as f64 >= long)
 }
 
 /// Whether a sibling thread ended before the stop request. It finished its work, and this thread may have
 /// too.
-fn has_others_end(trace: &Trace, told: &Told, child: ThreadId) -> bool {
+fn sibling_ended_before(trace: &Trace, told: &Told, child: ThreadId) -> bool {
     let life = &trace.threads[child.index()];
     let half = told.at.since(life.start).0 / 2;
     trace.target_threads().any(|other| {
@@ -274,7 +276,7 @@ pub(super) fn is_long_timer(trace: &Trace, slice: &Slice) -> bool {
 
 fn timer_ns(trace: &Trace, thread: ThreadId, (from, to): (Timestamp, Timestamp)) -> u64 {
     let within = |slice: &Slice| slice.end > from && slice.start < to;
-    let timers = trace.slices.of(thread).filter(|slice| within(slice) && is_timer(trace, slice));
+    let timers = trace.slices.of_thread(thread).filter(|slice| within(slice) && is_timer(trace, slice));
     timers.map(|slice| slice.end.min(to).since(slice.start.max(from)).0).sum()
 }
 
@@ -290,7 +292,7 @@ impl Works<'_> {
         let trace = self.trace;
         self.known.entry(thread).or_insert_with(|| {
             let samples = samples_of(trace, thread).iter().map(|sample| sample.stack);
-            let waits = trace.slices.of(thread).map(|slice| slice.stack);
+            let waits = trace.slices.of_thread(thread).map(|slice| slice.stack);
             let stacks: Vec<StackId> = samples.chain(waits).filter(|stack| *stack != StackId::NONE).collect();
             stacks.iter().step_by(stacks.len() / STACKS_MAX + 1).copied().collect()
         })

@@ -135,11 +135,11 @@ pub(super) struct Engine<'a> {
 impl<'a> Engine<'a> {
     fn new(model: &'a Model, grants: Grants) -> Engine<'a> {
         let thread = |number: u32| {
-            let steps = model.of(number);
+            let steps = model.steps_of(number);
             Thread { next: steps.start as u32, end: steps.end as u32, ..Thread::default() }
         };
         let threads: Vec<Thread> = (0..model.threads()).map(thread).collect();
-        let has_steps = |number: &u32| !model.of(*number).is_empty();
+        let has_steps = |number: &u32| !model.steps_of(*number).is_empty();
         let mut woken: Vec<u32> = (0..model.threads()).filter(has_steps).collect();
         woken.reverse();
         Engine {
@@ -192,7 +192,7 @@ impl<'a> Engine<'a> {
             let due = self.due.peek().map(|Reverse((at, _))| *at);
             let Some(next) = other.into_iter().chain(due).chain(self.next_lag()).min() else { return };
             self.pass(next.max(self.now));
-            self.others_come(self.now);
+            self.queue_other_programs(self.now);
             while let Some(Reverse((at, who))) = self.due.peek().copied()
                 && at <= self.now
             {
@@ -259,7 +259,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    pub(super) fn others_come(&mut self, until: u64) {
+    pub(super) fn queue_other_programs(&mut self, until: u64) {
         while let Some((at, _)) = self.model.others.get(self.others)
             && *at <= until
         {
@@ -356,7 +356,7 @@ impl<'a> Engine<'a> {
     pub(super) fn recorded(&self, who: u32) -> u64 {
         let thread = &self.threads[who as usize];
         match thread.next as usize {
-            next if next == self.model.of(who).start => 0,
+            next if next == self.model.steps_of(who).start => 0,
             next => self.model.steps[next - 1].at + thread.done,
         }
     }
@@ -364,7 +364,7 @@ impl<'a> Engine<'a> {
     /// Recorded time that a thread has reached. A queued thread has not begun the run it is queued for.
     pub(super) fn reached(&self, who: u32) -> u64 {
         let thread = &self.threads[who as usize];
-        let (recorded, start) = (self.recorded(who), self.model.of(who).start);
+        let (recorded, start) = (self.recorded(who), self.model.steps_of(who).start);
         let Some(current) = (thread.next as usize).checked_sub(1).filter(|current| *current >= start) else {
             return recorded;
         };
@@ -619,7 +619,7 @@ impl<'a> Engine<'a> {
         match step.kind {
             Kind::Await | Kind::AwaitLock => self.signals[step.arg as usize] = SENT,
             Kind::Take => self.locks[step.arg as usize].queue.retain(|waiter| *waiter != who),
-            Kind::Meet => return self.end_meeting(step.arg as usize),
+            Kind::Meet => return self.release_barrier(step.arg as usize),
             _ => {}
         }
         self.forced += 1;
@@ -645,7 +645,7 @@ impl<'a> Engine<'a> {
     }
 
     /// Lets all arrived members continue.
-    fn end_meeting(&mut self, meeting: usize) {
+    fn release_barrier(&mut self, meeting: usize) {
         self.forced += 1;
         let mut next = std::mem::replace(&mut self.meetings[meeting], (0, NOBODY)).1;
         while next != NOBODY {

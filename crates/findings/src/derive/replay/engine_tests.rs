@@ -62,7 +62,7 @@ fn a_queued_thread_has_not_started_its_next_run() {
 
 /// One thread signals after 100 µs. The other waits for the signal after `ran_ns`, and then needs 10 µs to be
 /// queued.
-fn told_and_waits(ran_ns: u32) -> u64 {
+fn signal_then_wait_ns(ran_ns: u32) -> u64 {
     let step = |at, kind, arg| Step { at, arg, kind, class: Class::WorkWait };
     let steps = vec![
         step(0, Kind::Run, 100_000),
@@ -79,12 +79,12 @@ fn told_and_waits(ran_ns: u32) -> u64 {
 
 #[test]
 fn a_thread_signalled_while_it_falls_asleep_is_woken() {
-    assert_eq!(told_and_waits(101_000), 116_000);
+    assert_eq!(signal_then_wait_ns(101_000), 116_000);
 }
 
 #[test]
 fn a_thread_signalled_before_its_wait_continues() {
-    assert_eq!(told_and_waits(110_000), 115_000);
+    assert_eq!(signal_then_wait_ns(110_000), 115_000);
 }
 
 const US: u32 = 1_000;

@@ -22,7 +22,7 @@ impl KeptCpus {
                 of_cpu.entry(slice.cpu).or_default().push((slice.start, slice.end));
             }
         }
-        KeptCpus { of_cpu: of_cpu.into_iter().map(|(cpu, waits)| (cpu, Cover::of(waits))).collect() }
+        KeptCpus { of_cpu: of_cpu.into_iter().map(|(cpu, waits)| (cpu, Cover::from_spans(waits))).collect() }
     }
 
     /// The rest of a run on a CPU, without the time in which a thread keeps that CPU. Pieces in time order.
@@ -47,7 +47,7 @@ mod tests {
     #[test]
     fn a_run_is_cut_where_a_thread_keeps_its_cpu() {
         let at = Timestamp;
-        let waits = Cover::of(vec![(at(30), at(40)), (at(5), at(12)), (at(10), at(20))]);
+        let waits = Cover::from_spans(vec![(at(30), at(40)), (at(5), at(12)), (at(10), at(20))]);
         let kept = KeptCpus { of_cpu: BTreeMap::from([(CpuId(1), waits)]) };
         let left = |cpu, from, to| kept.left_of(CpuId(cpu), (at(from), at(to))).collect::<Vec<Span>>();
         assert_eq!(left(1, 0, 50), [(at(0), at(5)), (at(20), at(30)), (at(40), at(50))]);

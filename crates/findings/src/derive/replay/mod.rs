@@ -28,10 +28,10 @@ mod forecast;
 mod kept_cpus;
 mod lag;
 mod naps;
+mod other_programs;
 mod preempting;
 mod speed;
 mod steps;
-mod strangers;
 
 pub use build::{Facts, build};
 pub use change::{Change, Edit};

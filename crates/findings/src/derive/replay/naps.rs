@@ -74,7 +74,7 @@ pub(super) fn housekeepers(trace: &Trace, counts: impl Fn(ThreadId) -> bool) -> 
 /// The threads of a process that run most, without `house` (sorted).
 fn busiest(trace: &Trace, process: ProcessId, house: &[ThreadId]) -> Vec<u32> {
     let ran_ns = |thread: ThreadId| -> u64 {
-        let ran = trace.slices.of(thread).filter(|slice| slice.state == ThreadState::Running);
+        let ran = trace.slices.of_thread(thread).filter(|slice| slice.state == ThreadState::Running);
         ran.map(|slice| slice.duration().0).sum()
     };
     let others = trace.target_threads().filter(|thread| {

@@ -145,7 +145,7 @@ fn add(parts: &mut Vec<(u64, f32)>, until: u64, left: f32) {
 /// Running time of a thread in each step of the recording (ns).
 fn running_by_step(trace: &Trace, thread: ThreadId, step: u64) -> Vec<u64> {
     let mut ran = vec![0; (trace.wall().0 / step) as usize + 1];
-    for slice in trace.slices.of(thread).filter(|slice| slice.state == ThreadState::Running) {
+    for slice in trace.slices.of_thread(thread).filter(|slice| slice.state == ThreadState::Running) {
         let mut at = slice.start.since(trace.start()).0;
         let to = slice.end.since(trace.start()).0;
         while at < to {

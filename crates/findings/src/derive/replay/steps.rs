@@ -107,7 +107,7 @@ pub struct Model {
 
 impl Model {
     /// The steps of a thread.
-    pub(super) fn of(&self, thread: u32) -> std::ops::Range<usize> {
+    pub(super) fn steps_of(&self, thread: u32) -> std::ops::Range<usize> {
         match self.of_thread.get(thread as usize..thread as usize + 2) {
             Some([from, to]) => *from as usize..*to as usize,
             _ => 0..0,

@@ -47,11 +47,12 @@ impl FrameRules {
             }
             let by_function = of_function
                 .entry(&frame.function)
-                .or_insert_with(|| functions.of(&plain_name(&frame.function)));
-            let by_module =
-                of_module.entry(&frame.module).or_insert_with(|| modules.of(&file_name(&frame.module)));
+                .or_insert_with(|| functions.match_name(&plain_name(&frame.function)));
+            let by_module = of_module
+                .entry(&frame.module)
+                .or_insert_with(|| modules.match_name(&file_name(&frame.module)));
             let both = if frame.function.is_empty() {
-                let of_module = || nameless.of(&file_name(&frame.module));
+                let of_module = || nameless.match_name(&file_name(&frame.module));
                 of_nameless.entry(&frame.module).or_insert_with(of_module).merged(by_module)
             } else {
                 by_function.merged(by_module)
@@ -66,7 +67,7 @@ impl FrameRules {
     }
 
     /// Rules that match a frame.
-    pub fn of(&self, frame: usize) -> &Matched {
+    pub fn rules_of(&self, frame: usize) -> &Matched {
         &self.sets[self.of_frame.get(frame).copied().unwrap_or(0) as usize]
     }
 
@@ -117,7 +118,7 @@ impl<'a> Patterns<'a> {
         patterns
     }
 
-    fn of(&self, name: &str) -> Matched {
+    fn match_name(&self, name: &str) -> Matched {
         if name.is_empty() {
             return Matched::default();
         }

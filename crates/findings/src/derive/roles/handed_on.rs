@@ -67,7 +67,7 @@ pub(super) fn rules(trace: &Trace, parties: &Parties, (code, used): (&FrameRules
     let parts = parallel::map(groups.len(), |group| {
         let mut found = BTreeMap::new();
         for thread in groups[group].clone().map(ThreadId) {
-            let Some(party) = parties.of(thread) else { continue };
+            let Some(party) = parties.party_of(thread) else { continue };
             add_thread((trace, thread), &words, &of_stack[party], &mut found);
         }
         found
@@ -103,7 +103,7 @@ fn add_thread(
     found: &mut BTreeMap<u32, Word>,
 ) {
     let mut near = 0;
-    for slice in trace.slices.of(thread).filter(|slice| slice.state == ThreadState::Blocked) {
+    for slice in trace.slices.of_thread(thread).filter(|slice| slice.state == ThreadState::Blocked) {
         let number = words.get(slice.wait.index()).copied().unwrap_or(0);
         if number == 0 {
             continue;

@@ -28,8 +28,8 @@ use self::parties::Parties;
 use super::class::Class;
 use super::on_cpu::SampleClasses;
 use super::parallel;
+use super::runtime_phases::Told;
 use super::stacks::folding::matches;
-use super::told::Told;
 use crate::descriptors::{Descriptors, On, Role, Rule, RuleId, Runtime, plain_name};
 
 /// No rule matches.
@@ -157,7 +157,7 @@ impl Roles {
 
     /// The rule that a sample matches.
     pub fn of_sample(&self, sample: &SampleRow) -> Option<RuleId> {
-        let party = self.parties.of(sample.thread)?;
+        let party = self.parties.party_of(sample.thread)?;
         let by_stack = at(&self.running, party, sample.stack);
         found(stack_rule(by_stack).min(self.parties.named(party, On::Cpu)))
     }
@@ -169,7 +169,7 @@ impl Roles {
 
     /// The rule that a blocked slice matches, and what that rests on.
     pub fn of_wait(&self, slice: &Slice) -> Option<(RuleId, Basis)> {
-        let party = self.parties.of(slice.thread)?;
+        let party = self.parties.party_of(slice.thread)?;
         let wait = slice.wait.index();
         let by_stack = self.blocked_stack(party, slice);
         let own = stack_rule(by_stack)
@@ -182,7 +182,7 @@ impl Roles {
             true => NONE,
             false => {
                 let sleeps = if self.sleeps.get(wait) == Some(&true) { &self.sleeps_say[..] } else { &[] };
-                said(self.others_on_its_word(slice), wait)
+                said(self.word_rules(slice), wait)
                     .min(said(&self.began_with, slice.thread.index()))
                     .min(said(sleeps, slice.thread.index()))
             }
@@ -204,7 +204,7 @@ impl Roles {
     }
 
     /// Per wait: the rule of the other waits on its word that ended in the same way.
-    fn others_on_its_word(&self, slice: &Slice) -> &[u16] {
+    fn word_rules(&self, slice: &Slice) -> &[u16] {
         match self.timed_out.contains(&(slice.thread, slice.start)) {
             true => &self.time_out_says,
             false => &self.word_says,
@@ -235,7 +235,7 @@ impl Roles {
             Some(class) => return class,
             None => {}
         }
-        let class = self.on_cpu.of(sample);
+        let class = self.on_cpu.class_of(sample);
         if class != Class::Useful {
             return class;
         }
@@ -254,7 +254,7 @@ impl Roles {
 
     /// Whether its code only waits, by its instructions or by its runtime's descriptor.
     fn waits_awake(&self, sample: &SampleRow) -> bool {
-        match self.on_cpu.of(sample) {
+        match self.on_cpu.class_of(sample) {
             Class::Spin => true,
             Class::Useful => self.class_running(sample) == Some(Class::Spin),
             _ => false,
@@ -296,7 +296,7 @@ impl Roles {
     }
 
     /// Rule for waits on the word without a stack of their own.
-    pub fn speaks_for_others(&self, wait: WaitId) -> Option<RuleId> {
+    pub fn word_rule(&self, wait: WaitId) -> Option<RuleId> {
         found(self.word_says.get(wait.index()).copied().unwrap_or(NONE))
     }
 
@@ -308,7 +308,9 @@ impl Roles {
             self.descriptors.rules().map(|(_, rule)| is_one(rule).then_some(rule.contended)).collect();
         let rules = FrameRules::new(trace, &self.descriptors);
         let of_rule = |rule: &u16| contended.get(usize::from(*rule)).copied().flatten();
-        (0..trace.frames.len()).map(|frame| rules.of(frame).any.iter().filter_map(of_rule).max()).collect()
+        (0..trace.frames.len())
+            .map(|frame| rules.rules_of(frame).any.iter().filter_map(of_rule).max())
+            .collect()
     }
 
     /// Per frame: whether its function releases task locks, by the rules with role `lock` for wakers.
@@ -317,7 +319,7 @@ impl Roles {
         let wanted: Vec<bool> = self.descriptors.rules().map(|(_, rule)| is_one(rule)).collect();
         let rules = FrameRules::new(trace, &self.descriptors);
         let of_rule = |rule: &u16| wanted.get(usize::from(*rule)).copied().unwrap_or(false);
-        (0..trace.frames.len()).map(|frame| rules.of(frame).any.iter().any(of_rule)).collect()
+        (0..trace.frames.len()).map(|frame| rules.rules_of(frame).any.iter().any(of_rule)).collect()
     }
 
     /// Per frame: whether tasks wait for locks in its function, and probes record these waits.
@@ -350,7 +352,7 @@ impl Roles {
     /// half of its waits are for more tasks.
     pub fn carries_tasks(&self, trace: &Trace, thread: ThreadId) -> bool {
         let (mut waits, mut carrying) = (0u64, 0u64);
-        for slice in trace.slices.of(thread).filter(|slice| slice.state == ThreadState::Blocked) {
+        for slice in trace.slices.of_thread(thread).filter(|slice| slice.state == ThreadState::Blocked) {
             waits += 1;
             let rule = self.rule_of_wait(&slice);
             let carries =
@@ -386,7 +388,7 @@ impl Roles {
         };
         let mut running = vec![Vec::new(); self.parties.len()];
         for sample in trace.samples.iter().filter(|sample| sample.stack != StackId::NONE) {
-            if let Some(party) = self.parties.of(sample.thread) {
+            if let Some(party) = self.parties.party_of(sample.thread) {
                 mark(&mut running, party, sample.stack);
             }
         }
@@ -394,8 +396,8 @@ impl Roles {
         let parts = parallel::map(groups.len(), |group| {
             let mut blocked = vec![Vec::new(); self.parties.len()];
             for thread in groups[group].clone().map(ThreadId) {
-                let Some(party) = self.parties.of(thread) else { continue };
-                let with_stack = trace.slices.of(thread).filter(|slice| slice.stack != StackId::NONE);
+                let Some(party) = self.parties.party_of(thread) else { continue };
+                let with_stack = trace.slices.of_thread(thread).filter(|slice| slice.stack != StackId::NONE);
                 with_stack.for_each(|slice| mark(&mut blocked, party, slice.stack));
             }
             blocked
@@ -416,8 +418,8 @@ impl Roles {
         let wanted: Vec<bool> = self.descriptors.rules().map(|(_, rule)| rule.start).collect();
         let is_one = |rule: &u16| wanted.get(usize::from(*rule)).copied().unwrap_or(false);
         let of = |thread: ThreadId| {
-            let party = self.parties.of(thread)?;
-            let stacks = trace.slices.of(thread).map(|slice| slice.stack);
+            let party = self.parties.party_of(thread)?;
+            let stacks = trace.slices.of_thread(thread).map(|slice| slice.stack);
             stacks.map(|stack| stack_rule(at(&self.blocked, party, stack))).find(is_one)
         };
         let groups = parallel::thread_groups(trace);
@@ -468,7 +470,7 @@ fn verdict(trace: &Trace, rules: &FrameRules, allowed: &[u64], stack: StackId) -
         if frame.kind == FrameKind::Kernel {
             continue;
         }
-        let matched = rules.of(id.index());
+        let matched = rules.rules_of(id.index());
         let leaf: &[u16] = if innermost { &matched.leaf } else { &[] };
         for list in [leaf, &matched.any] {
             let mut allowed = list.iter().filter(is_allowed);

@@ -71,7 +71,7 @@ impl Parties {
     }
 
     /// A thread's.
-    pub fn of(&self, thread: ThreadId) -> Option<usize> {
+    pub fn party_of(&self, thread: ThreadId) -> Option<usize> {
         let party = self.of_thread.get(thread.index()).copied().unwrap_or(NO_PARTY);
         (party != NO_PARTY).then_some(usize::from(party))
     }

@@ -16,5 +16,5 @@ pub(super) fn await_answers(trace: &Trace) -> Vec<bool> {
         return Vec::new();
     }
     let sides = SocketSides::new(trace);
-    trace.waits.iter().map(|wait| polls(wait) && sides.of(wait) == Some(Side::Connected)).collect()
+    trace.waits.iter().map(|wait| polls(wait) && sides.side_of(wait) == Some(Side::Connected)).collect()
 }

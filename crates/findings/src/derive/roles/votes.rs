@@ -24,8 +24,8 @@ impl Roles {
         let parts = parallel::map(groups.len(), |group| {
             let mut votes: HashMap<(u32, bool, u16), u64> = HashMap::new();
             for thread in groups[group].clone().map(ThreadId) {
-                let Some(party) = self.parties.of(thread) else { continue };
-                for slice in trace.slices.of(thread).filter(|slice| slice.stack != StackId::NONE) {
+                let Some(party) = self.parties.party_of(thread) else { continue };
+                for slice in trace.slices.of_thread(thread).filter(|slice| slice.stack != StackId::NONE) {
                     let verdict = self.blocked_stack(party, &slice);
                     let word = words.get(slice.wait.index()).copied().unwrap_or(0);
                     if word != 0 && verdict != CUT && slice.state == ThreadState::Blocked {
@@ -58,9 +58,9 @@ impl Roles {
     /// threads have other purposes.
     fn votes_of_sleeps(&self, trace: &Trace) -> Vec<u16> {
         let of = |thread: ThreadId| {
-            let Some(party) = self.parties.of(thread) else { return NONE };
+            let Some(party) = self.parties.party_of(thread) else { return NONE };
             let mut votes = Votes::default();
-            for slice in trace.slices.of(thread).filter(|slice| slice.stack != StackId::NONE) {
+            for slice in trace.slices.of_thread(thread).filter(|slice| slice.stack != StackId::NONE) {
                 let verdict = at(&self.blocked, party, slice.stack);
                 let is_sleep = self.sleeps.get(slice.wait.index()) == Some(&true);
                 if is_sleep && verdict != CUT && slice.state == ThreadState::Blocked {
@@ -100,7 +100,7 @@ impl Roles {
         }
         let groups = parallel::thread_groups(trace);
         let parts = parallel::map(groups.len(), |group| {
-            let slices = groups[group].clone().flat_map(|thread| trace.slices.of(ThreadId(thread)));
+            let slices = groups[group].clone().flat_map(|thread| trace.slices.of_thread(ThreadId(thread)));
             let blocked = slices.filter(|slice| slice.state == ThreadState::Blocked);
             let ours = blocked.filter(|slice| slice.wait.index() < words.len() && differ(slice.wait.index()));
             let timed_out = ours.filter(|slice| trace.timed_out(slice));

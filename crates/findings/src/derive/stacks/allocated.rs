@@ -216,14 +216,14 @@ impl<'a> Sums<'a> {
         let Sums { trace, own, allocates, site_of, .. } = self;
         *site_of.entry(stack).or_insert_with(|| {
             let frames = || trace.stack_frames(stack).filter(|frame| !allocates[frame.index()]);
-            let program = frames().find_map(|frame| Some((frame, own.of(frame)?)));
+            let program = frames().find_map(|frame| Some((frame, own.own_frame(frame)?)));
             program.or_else(|| frames().next().map(|frame| (frame, frame)))
         })
     }
 
     /// The stack as folded, without the library that drew it.
     fn path(&mut self, stack: StackId) -> usize {
-        let path = self.paths.of(stack, Class::Useful);
+        let path = self.paths.path_of(stack, Class::Useful);
         let mut shown = self.paths.list.get(path).cloned().unwrap_or_default();
         let before = shown.len();
         while shown.len() > 1

@@ -75,7 +75,7 @@ impl Completeness {
             count(&mut counted.on_cpu, sample.thread, sample.stack);
         }
         for thread in (0..trace.threads.len() as u32).map(ThreadId) {
-            for slice in trace.slices.of(thread).filter(|slice| slice.state == ThreadState::Blocked) {
+            for slice in trace.slices.of_thread(thread).filter(|slice| slice.state == ThreadState::Blocked) {
                 count(&mut counted.blocked, thread, slice.stack);
             }
         }

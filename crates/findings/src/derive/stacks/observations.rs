@@ -374,9 +374,9 @@ impl Walk<'_> {
         let (from, to) = (thread.start.max(self.selection.from), thread.end.min(self.selection.to));
         let mut part = Part { thread: id, ..Part::default() };
         let mut steals = steals_of(&self.trace.steals, id);
-        let mut wakeups = self.trace.wakeups.of(id);
+        let mut wakeups = self.trace.wakeups.of_thread(id);
         let mut told = 0;
-        for whole in self.trace.slices.of(id) {
+        for whole in self.trace.slices.of_thread(id) {
             let mut slice = whole;
             slice.start = slice.start.max(from);
             slice.end = slice.end.min(to).max(slice.start);

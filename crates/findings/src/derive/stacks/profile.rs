@@ -75,7 +75,7 @@ impl Profile {
         let mut profile = Profile { observed, ..Profile::default() };
         let mut paths = Paths::new(trace, folding);
         for ((thread, class, reason, stack), tally) in sums {
-            let path = paths.of(stack, class);
+            let path = paths.path_of(stack, class);
             profile.all.merge(&tally);
             profile.stacks.push(StackUse { thread, class, reason, stack, path, tally });
         }
@@ -206,7 +206,8 @@ impl Timeline {
         let mut observations = observe(trace, selection).observations;
         observations.sort_by_key(|seen| (seen.thread, seen.at, seen.class));
         let mut paths = Paths::new(trace, folding);
-        let rows = observations.into_iter().map(|seen| (seen, paths.of(seen.stack, seen.class))).collect();
+        let rows =
+            observations.into_iter().map(|seen| (seen, paths.path_of(seen.stack, seen.class))).collect();
         Timeline { rows, paths: paths.list, places: paths.places.finish() }
     }
 }
@@ -233,7 +234,7 @@ impl<'a> Paths<'a> {
         }
     }
 
-    pub(super) fn of(&mut self, stack: StackId, class: Class) -> usize {
+    pub(super) fn path_of(&mut self, stack: StackId, class: Class) -> usize {
         if stack == StackId::NONE {
             let name = format!("(no stack: {})", class.name());
             let place = self.places.intern(Place { name, ..Place::default() });

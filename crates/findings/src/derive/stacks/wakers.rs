@@ -35,7 +35,7 @@ pub fn derive(trace: &Trace, selection: &Selection, folding: &Folding) -> Profil
     let mut sums = Sums::default();
     let mut strata: BTreeMap<Like, Stratum> = BTreeMap::new();
     for seen in observations {
-        let row = chains.paths.of(seen.stack, seen.class);
+        let row = chains.paths.path_of(seen.stack, seen.class);
         let wait = chains.wait_of(&seen);
         let ended = wait.as_ref().and_then(|wait| Some((wait, chains.waker_of(wait)?)));
         if let Some((_, wakeup)) = &ended
@@ -175,7 +175,7 @@ impl Chains<'_> {
                 break;
             }
             if wakeup.stack != StackId::NONE {
-                let waker = self.paths.of(wakeup.stack, Class::Useful);
+                let waker = self.paths.path_of(wakeup.stack, Class::Useful);
                 path.extend(self.paths.list[waker].iter().rev());
             } else if wakeup.stack_every > 0 {
                 path.push(self.word(NO_STACK.to_owned()));

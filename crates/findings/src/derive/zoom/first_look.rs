@@ -27,7 +27,7 @@ impl Doing {
     /// All, in the order of [`ByDoing`].
     pub const ALL: [Doing; DOINGS] = [Doing::Running, Doing::RunQueue, Doing::Waiting, Doing::Unknown];
 
-    fn of(state: ThreadState) -> Doing {
+    fn from_state(state: ThreadState) -> Doing {
         match state {
             ThreadState::Running => Doing::Running,
             state if state.waits_for_cpu() => Doing::RunQueue,
@@ -71,7 +71,7 @@ impl FirstLook {
     /// Empty sums for these threads.
     fn begin(trace: &Trace) -> FirstLook {
         let targets = trace.threads.iter().filter(|thread| thread.target).count().max(1);
-        let cell_max = Tiling::of(trace).base_ns() / CELLS as u64;
+        let cell_max = Tiling::new(trace).base_ns() / CELLS as u64;
         let mut cell = Duration((cell_max >> LEVEL).max(1));
         let cells = |cell: Duration| trace.wall().0.max(1).div_ceil(cell.0) as usize;
         let bytes = targets * size_of::<(ByDoing, u32)>();
@@ -102,7 +102,7 @@ impl FirstLook {
         let (Some(life), Some(look)) = (trace.threads.get(thread), self.threads.get_mut(thread)) else {
             return;
         };
-        let doing = Doing::of(state) as usize;
+        let doing = Doing::from_state(state) as usize;
         let begin = from.clamp(life.start, life.end).since(trace.start()).0;
         let end = to.clamp(life.start, life.end).since(trace.start()).0.max(begin);
         look.total[doing] += end - begin;

@@ -60,11 +60,11 @@ fn add_thread((trace, roles): (&Trace, &Roles), thread: ThreadId, queues: &mut Q
     let row = &trace.threads[thread.index()];
     let mut colours = Colours::new(trace, roles, thread);
     let mut mark = Mark::default();
-    for (place, mut slice) in trace.slices.of(thread).enumerate() {
+    for (place, mut slice) in trace.slices.of_thread(thread).enumerate() {
         if place > 0 && place % STRIDE == 0 {
             part.marks.push(mark);
         }
-        let class = if row.target { Some(colours.of(&slice)) } else { colours.of_foreign(&slice) };
+        let class = if row.target { Some(colours.class_of(&slice)) } else { colours.of_foreign(&slice) };
         let awake = slice.state == ThreadState::Running && class == Some(Class::GcWait);
         part.class.push(class.map_or(NO_CLASS, |class| class as u8) | if awake { AWAKE } else { 0 });
         slice.start = slice.start.max(row.start);
@@ -98,13 +98,13 @@ impl<'a> Colours<'a> {
         Colours {
             trace,
             roles,
-            wakeups: trace.wakeups.of(thread),
+            wakeups: trace.wakeups.of_thread(thread),
             steals: ledger::steals_of(&trace.steals, thread),
             samples: samples_of(trace, thread),
         }
     }
 
-    fn of(&mut self, slice: &Slice) -> Class {
+    fn class_of(&mut self, slice: &Slice) -> Class {
         match slice.state {
             ThreadState::Running => self.of_running(slice),
             state if state.waits_for_cpu() => Class::RunQueue,

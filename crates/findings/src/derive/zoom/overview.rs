@@ -23,7 +23,7 @@ pub struct Overview {
 impl Overview {
     /// Counts.
     pub fn derive(trace: &Trace, zoom: &Zoom) -> Overview {
-        let tiling = Tiling::of(trace);
+        let tiling = Tiling::new(trace);
         let level = COUNTED_LEVEL.min(tiling.level_max());
         let cell = Duration((tiling.base_ns() >> level) / CELLS as u64);
         let count = (trace.wall().0.max(1).div_ceil(cell.0)) as usize;

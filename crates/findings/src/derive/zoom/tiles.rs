@@ -34,7 +34,7 @@ pub struct Tile {
 impl Tiling {
     /// Tiling of a recording. The tile of level 0 is the power of two that contains it, with cells of at
     /// least 1 ns.
-    pub fn of(trace: &Trace) -> Tiling {
+    pub fn new(trace: &Trace) -> Tiling {
         let wall = trace.wall();
         // 2^62 ns are 146 years: a recording that claims more is damaged.
         let base_log2 = wall.0.clamp(CELLS as u64, 1 << 62).next_power_of_two().ilog2();
@@ -90,7 +90,7 @@ mod tests {
         let mut trace = Trace::default();
         trace.manifest.start_ns = 1000;
         trace.manifest.end_ns = 1000 + wall_ns;
-        Tiling::of(&trace)
+        Tiling::new(&trace)
     }
 
     #[test]

@@ -32,7 +32,7 @@ fn the_time_of_a_pause_is_split_by_thread_activity() {
 #[test]
 fn what_collections_cost_is_kept_of_a_run_part_by_part() {
     let rows_of = |trace: &Trace| {
-        let rows = RunFacts::of(trace, &analyse(trace)).rows.into_iter();
+        let rows = RunFacts::new(trace, &analyse(trace)).rows.into_iter();
         let of_them = rows.filter(|row| row.table == Table::Collections);
         of_them.map(|row| (row.name, row.amount / 1000 / ROUNDS)).collect::<Vec<_>>()
     };
@@ -50,7 +50,7 @@ fn what_collections_cost_is_kept_of_a_run_part_by_part() {
 fn the_ledger_includes_reported_runtime_phases() {
     let trace = trace(&late());
     let ledger = analyse(&trace).derived.ledger;
-    let us = |class: Class| ledger.of(class) / 1000 / ROUNDS;
+    let us = |class: Class| ledger.class_ns(class) / 1000 / ROUNDS;
     assert_eq!((us(Class::GcWork), us(Class::GcWait)), (110 + 204, 490 + 1));
     // A's own 400 µs, and B's 300 and 5.
     assert_eq!((us(Class::Useful), us(Class::RunQueue)), (705, 490));
@@ -62,7 +62,7 @@ fn waiting_awake_in_a_work_phase_is_spinning() {
     let analysis = analyse(&sampled(true));
     let us = |ns: u64| ns / 1000 / ROUNDS;
     let (ledger, lanes) = (&analysis.derived.ledger, &analysis.derived.gc.lanes);
-    let of = |class| us(ledger.of(class));
+    let of = |class| us(ledger.class_ns(class));
     // Half of A's 110.
     assert_eq!((of(Class::Spin), of(Class::GcWork), of(Class::GcWait)), (55, 55 + 204, 491));
     assert_eq!(ledger.classes.iter().sum::<u64>(), ledger.total_ns);
@@ -77,8 +77,8 @@ fn waiting_awake_in_a_work_phase_is_spinning() {
 fn without_spinning_the_reported_phases_are_exact() {
     let analysis = analyse(&sampled(false));
     let ledger = &analysis.derived.ledger;
-    assert_eq!(ledger.of(Class::GcWork) / 1000 / ROUNDS, 110 + 204);
-    assert_eq!((ledger.of(Class::Spin), ledger.error_ns(Class::GcWork)), (0, 0));
+    assert_eq!(ledger.class_ns(Class::GcWork) / 1000 / ROUNDS, 110 + 204);
+    assert_eq!((ledger.class_ns(Class::Spin), ledger.error_ns(Class::GcWork)), (0, 0));
     assert_eq!(analysis.derived.gc.all.spin_ns, 0);
 }
 
@@ -87,7 +87,7 @@ fn what_is_not_matched_to_threads_is_not_charged_to_them() {
     let mut trace = trace(&late());
     trace.lanes.iter_mut().for_each(|lane| lane.matched = lane.events / 2);
     let ledger = analyse(&trace).derived.ledger;
-    assert_eq!((ledger.of(Class::GcWork), ledger.of(Class::GcWait)), (0, 0));
+    assert_eq!((ledger.class_ns(Class::GcWork), ledger.class_ns(Class::GcWait)), (0, 0));
 }
 
 /// A sleeps in its own collection from 410 to 800, in that function.
@@ -115,8 +115,9 @@ fn sleeping_in(function: &str) -> Analysis {
         stack: stack(slice.state),
         ..SliceRow::default()
     };
-    let rows =
-        [A, B, OTHER].into_iter().flat_map(|thread| trace.slices.of(thread).map(row).collect::<Vec<_>>());
+    let rows = [A, B, OTHER]
+        .into_iter()
+        .flat_map(|thread| trace.slices.of_thread(thread).map(row).collect::<Vec<_>>());
     let ends = trace.threads.iter().map(|thread| thread.end).collect();
     trace.slices = Slices::freeze(&[rows.collect()], ends);
     analyse(&trace)
@@ -131,7 +132,7 @@ fn sleeping_for_gc_helpers_is_waiting_for_the_collection() {
     };
     let (told, elsewhere) = (sleeping_in("v8::internal::Heap::CollectGarbage"), sleeping_in("fsync"));
     assert_eq!(times(&told), [210, 390, 0]);
-    assert_eq!(us(told.derived.ledger.of(Class::GcWait)), 390);
+    assert_eq!(us(told.derived.ledger.class_ns(Class::GcWait)), 390);
     assert_eq!(times(&elsewhere), [210, 0, 390], "what it sleeps for there is not the collection's");
 }
 

@@ -6,7 +6,7 @@ use holdup_findings::derive::class::Class;
 use holdup_findings::what_if::{Ask, what_if};
 use holdup_findings::{Analysis, analyse};
 
-use super::pool::untold;
+use super::pool::without_allocations;
 use super::{A, B, ROUND, ROUNDS, late, trace};
 
 #[test]
@@ -22,7 +22,7 @@ fn a_domain_forced_to_collect_by_another_would_collect_less_alone() {
         ..SampleRow::default()
     };
     let with = |of_b: u64| {
-        let mut trace = Trace { samples: Vec::new(), ..untold() };
+        let mut trace = Trace { samples: Vec::new(), ..without_allocations() };
         let Trace { lanes, counters, .. } = super::trace(&late());
         (trace.lanes, trace.counters) = (lanes, counters);
         // Domains whose runtime's code is known by a name that a descriptor has.
@@ -38,7 +38,7 @@ fn a_domain_forced_to_collect_by_another_would_collect_less_alone() {
 }
 
 /// The sentences on domains that share a collector.
-fn told_apart(analysis: &Analysis) -> Vec<&String> {
+fn shared_collector_sentences(analysis: &Analysis) -> Vec<&String> {
     let lines = analysis.findings.iter().flat_map(|finding| &finding.summary);
     lines.filter(|line| line.contains("share a collector")).collect()
 }
@@ -46,7 +46,7 @@ fn told_apart(analysis: &Analysis) -> Vec<&String> {
 #[test]
 fn domains_that_share_a_collector_get_the_cost_of_sharing() {
     let analysis = analyse(&trace(&late()));
-    let told = told_apart(&analysis);
+    let told = shared_collector_sentences(&analysis);
     assert_eq!(told.len(), 1, "{:?}", analysis.findings);
     assert!(told[0].starts_with("2 domains share a collector."), "{told:?}");
     // Each in a process of its own, they share none.
@@ -54,7 +54,7 @@ fn domains_that_share_a_collector_get_the_cost_of_sharing() {
     apart.threads[B.index()].process = ProcessId(2);
     apart.lanes[B.index()].process = ProcessId(2);
     apart.processes.push(Process { pid: 2, name: "program".to_owned(), target: true, ..Process::default() });
-    assert!(told_apart(&analyse(&apart)).is_empty());
+    assert!(shared_collector_sentences(&analyse(&apart)).is_empty());
 }
 
 #[test]

@@ -23,7 +23,7 @@ leaf = ["collect"]
 "#;
 
 /// `late` for a runtime that is observed by probes and does not report its allocations.
-pub fn untold() -> Trace {
+pub fn without_allocations() -> Trace {
     let mut trace = sampled(true);
     trace.frames[1] = Frame { function: "collect".into(), spin: FrameSpin::No, ..trace.frames[1].clone() };
     trace.mappings = vec![Mapping { path: "/bin/program".into(), end: 1, ..Mapping::default() }];
@@ -55,7 +55,7 @@ fn pool() -> Descriptors {
 
 #[test]
 fn gc_heavy_fires_for_runtimes_without_allocation_counts() {
-    let analysis = analyse_with(&untold(), &pool());
+    let analysis = analyse_with(&without_allocations(), &pool());
     let finding = of_rule(&analysis, "gc-heavy").expect("a finding");
     // A waits 400 of its 490 µs for B to stop. They are reported as such.
     assert_eq!(finding.cost_ns / 1000 / ROUNDS, 110 + 90 + 204);
@@ -64,7 +64,7 @@ fn gc_heavy_fires_for_runtimes_without_allocation_counts() {
     assert_eq!(latecomer.advice.last().map(String::as_str), Some("POOL_HEAP=2G"));
     // For a runtime that reports its allocations, gc-pressure has more facts.
     let Trace { lanes, counters, .. } = trace(&late());
-    let told = Trace { lanes, counters, ..untold() };
+    let told = Trace { lanes, counters, ..without_allocations() };
     let analysis = analyse_with(&told, &pool());
     assert!(of_rule(&analysis, "gc-heavy").is_none() && of_rule(&analysis, "gc-pressure").is_some());
 }
@@ -87,7 +87,7 @@ fn crowded(in_collections: bool) -> Trace {
     let mut trace = Trace { samples: Vec::new(), ..trace(&Picture { slices, spans }) };
     let host = Host { cpus: 1, cpus_allowed: 1, ..Host::default() };
     trace.manifest = Manifest { host, ..trace.manifest };
-    let drawn = untold();
+    let drawn = without_allocations();
     let of_a = drawn.samples.iter().filter(|sample| sample.thread == A);
     let at = |sample: &SampleRow| match sample.stack {
         StackId(2) => SampleRow { at: Timestamp(sample.at.0 / ROUND * ROUND + 210_000), ..*sample },

@@ -60,7 +60,7 @@ const TEXT: Colour = [0x00, 0x00, 0x00];
 impl Picture {
     /// The chart of a result of `holdup scale`.
     pub fn speedup(scaling: &Scaling, title: &str) -> Picture {
-        let frame = Frame::of(scaling);
+        let frame = Frame::new(scaling);
         let mut picture = Picture { shapes: Vec::new() };
         picture.text((MARGIN, 24.0), 14.0, Anchor::Start, title);
         picture.axes(&frame);
@@ -118,7 +118,7 @@ struct Frame {
 }
 
 impl Frame {
-    fn of(scaling: &Scaling) -> Frame {
+    fn new(scaling: &Scaling) -> Frame {
         let workers = scaling.points.iter().map(|point| f64::from(point.workers)).fold(1.0, f64::max);
         // The interval of two runs can be huge, so the chart ends at twice the greatest mean.
         let mean = scaling.points.iter().map(|point| point.speedup.relative + 1.0).fold(1.0, f64::max);

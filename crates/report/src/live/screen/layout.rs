@@ -254,7 +254,7 @@ fn lists(screen: &Screen, moment: &Moment, (columns, height): (usize, usize)) ->
     }
     let glance = &moment.glance;
     let mut last: Vec<String> = Vec::new();
-    last.extend(panels::others(glance, 4).map(|text| format!("others: {text}")));
+    last.extend(panels::other_processes(glance, 4).map(|text| format!("others: {text}")));
     last.extend(panels::collections(glance).map(|text| format!("gc: {text}")));
     last.push(panels::own(moment));
     last.truncate(height);

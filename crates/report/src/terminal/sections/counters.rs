@@ -18,11 +18,11 @@ pub(super) fn lines(view: &View) -> Vec<String> {
     let hardware = &view.analysis.derived.hardware;
     let mut lines = view.heading("COUNTERS");
     if hardware.all.stretches == 0 {
-        lines.extend(said(view, &why_none(view)));
+        lines.extend(faint_lines(view, &why_none(view)));
         return lines;
     }
     let covered = percent(hardware.covered);
-    lines.extend(said(
+    lines.extend(faint_lines(
         view,
         &format!(
             "Counted between two samples of a thread without a switch between: {covered} of all running time."
@@ -45,7 +45,7 @@ pub(super) fn lines(view: &View) -> Vec<String> {
     lines
 }
 
-fn said(view: &View, text: &str) -> Vec<String> {
+fn faint_lines(view: &View, text: &str) -> Vec<String> {
     let lines = wrap(text, view.style.columns() - 2, 0);
     lines.iter().map(|line| format!("  {}", view.style.paint(Tint::Faint, line))).collect()
 }

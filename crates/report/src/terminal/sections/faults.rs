@@ -2,7 +2,7 @@
 
 use holdup_events::ThreadId;
 use holdup_findings::derive::paging::{Counts, FaultSite, Paging};
-use holdup_findings::scene::syscall_said;
+use holdup_findings::scene::syscall_text;
 
 use crate::numbers::{bytes, count, counted, duration, percent, share};
 use crate::terminal::View;
@@ -127,7 +127,7 @@ fn reclaims(paging: &Paging) -> Vec<String> {
         .reclaimed_in
         .iter()
         .take(4)
-        .map(|(call, ns)| format!("{} {}", syscall_said(*call), percent(share(*ns, all.reclaim_ns()))))
+        .map(|(call, ns)| format!("{} {}", syscall_text(*call), percent(share(*ns, all.reclaim_ns()))))
         .collect();
     lines.push(format!("  that was in: {}", calls.join(", ")));
     if paging.disk_read_bytes > 0 {
@@ -149,7 +149,7 @@ fn shootdowns(paging: &Paging) -> Vec<String> {
             .sent_in
             .iter()
             .take(4)
-            .map(|(call, sent)| format!("{} {}", syscall_said(*call), of(*sent)))
+            .map(|(call, sent)| format!("{} {}", syscall_text(*call), of(*sent)))
             .collect();
         lines.push(String::new());
         lines.push(format!("  shootdowns were sent from: {}", calls.join(", ")));

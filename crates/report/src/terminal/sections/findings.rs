@@ -124,7 +124,7 @@ fn nothing_found(view: &View) -> String {
     }
     let judged = holdup_findings::rules::all().len().saturating_sub(view.analysis.skipped.len());
     // Where no time is known to have been running, none is known to have been anything else.
-    let is_known = ledger.total_ns > ledger.of(Class::Unknown);
+    let is_known = ledger.total_ns > ledger.class_ns(Class::Unknown);
     let running = match is_known {
         true => {
             format!("{} of the thread time was running", percent(share(ledger.running_ns(), ledger.total_ns)))

@@ -138,7 +138,7 @@ fn notes(gc: &Gc) -> Vec<String> {
             duration(gc.all.spin_error_ns)
         ));
     }
-    let answered: u64 = gc.lanes.iter().map(|lane| lane.answered.told_ns()).sum();
+    let answered: u64 = gc.lanes.iter().map(|lane| lane.answered.covered_ns()).sum();
     if answered > 0 {
         let said = duration(answered);
         notes.push(format!("{said} more in threads that respond for a domain that is blocked in a call."));
@@ -171,12 +171,12 @@ fn memory(view: &View, gc: &Gc) -> Vec<String> {
     };
     let rows: Vec<Vec<String>> = gc.lanes.iter().take(LANES_MAX).map(row).collect();
     let mut lines = [vec![String::new()], table::lines(&columns, &rows, view.style)].concat();
-    lines.extend(who_allocates(view));
+    lines.extend(allocators(view));
     lines
 }
 
 /// Threads and functions that caused collections, as far as samples and stacks show it.
-fn who_allocates(view: &View) -> Vec<String> {
+fn allocators(view: &View) -> Vec<String> {
     let seen = &view.analysis.derived.garbage;
     if seen.sites.is_empty() {
         return Vec::new();

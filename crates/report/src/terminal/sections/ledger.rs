@@ -22,7 +22,9 @@ pub(super) fn lines(view: &View) -> Vec<String> {
         lines.push(super::nothing(view, "Not known: the recording has no times."));
         return lines;
     }
-    for class in Class::ALL.into_iter().filter(|class| ledger.of(*class) > 0 || *class == Class::Unknown) {
+    for class in
+        Class::ALL.into_iter().filter(|class| ledger.class_ns(*class) > 0 || *class == Class::Unknown)
+    {
         lines.extend(class_lines(view, class));
         if class == Class::Useful && !ledger.split_known {
             let text = "(kernel code included: there are no samples to separate it)";
@@ -43,7 +45,7 @@ pub(super) fn lines(view: &View) -> Vec<String> {
 
 fn class_lines(view: &View, class: Class) -> Vec<String> {
     let ledger = &view.analysis.derived.ledger;
-    let ns = ledger.of(class);
+    let ns = ledger.class_ns(class);
     let error = match ledger.error_ns(class) {
         0 => String::new(),
         ns => format!(" ± {}", seconds(ns)),

@@ -18,7 +18,7 @@ pub(super) fn lines(view: &View) -> Vec<String> {
     let mut lines = view.heading("LINES");
     if shared.is_empty() {
         lines.push(super::nothing(view, "No cache line moved between CPUs in the samples."));
-        lines.extend(untold(view));
+        lines.extend(missing_note(view));
         return lines;
     }
     let columns = [
@@ -39,12 +39,12 @@ pub(super) fn lines(view: &View) -> Vec<String> {
     }
     let said = "cpu: sampled · turns: the next sample was another thread's on another CPU · hits: by hardware watchpoints";
     lines.push(super::nothing(view, said));
-    lines.extend(untold(view));
+    lines.extend(missing_note(view));
     lines
 }
 
 /// Where lines may have been missed.
-fn untold(view: &View) -> Vec<String> {
+fn missing_note(view: &View) -> Vec<String> {
     let source = view.trace.manifest.sources.iter().find(|source| source.name == "touched-memory");
     let missing = source.map_or(String::new(), |source| clean(&source.missing));
     let told = wrap(&missing, view.style.columns() - 2, 0).into_iter().filter(|line| !line.is_empty());

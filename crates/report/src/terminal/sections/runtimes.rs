@@ -12,7 +12,7 @@ pub(super) const SUMMARY: &str = "What language runtimes and libraries did: coll
 pub(super) fn lines(view: &View) -> Vec<String> {
     let runtimes = &view.analysis.derived.runtimes;
     let mut lines = view.heading("RUNTIMES");
-    lines.extend(view.analysis.derived.told.iter().map(|telling| told(view, telling)));
+    lines.extend(view.analysis.derived.told.iter().map(|telling| events_line(view, telling)));
     if runtimes.is_empty() {
         let seen = "No runtime was recognized by the code and files that were seen.";
         lines.extend(view.analysis.derived.told.is_empty().then(|| super::nothing(view, seen)));
@@ -26,7 +26,7 @@ pub(super) fn lines(view: &View) -> Vec<String> {
 }
 
 /// One line about the events of a runtime. Events without a runtime belong to the program.
-fn told(view: &View, telling: &Telling) -> String {
+fn events_line(view: &View, telling: &Telling) -> String {
     let who = if telling.runtime.is_empty() { "the program".to_owned() } else { clean(&telling.runtime) };
     let line = format!(
         "  {who} reported {} on {} ({} of a known thread): {}, {} its own",

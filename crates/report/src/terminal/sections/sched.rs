@@ -46,7 +46,7 @@ pub(super) fn lines(view: &View) -> Vec<String> {
 }
 
 fn row(view: &View, thread: &ThreadLedger) -> Vec<String> {
-    let delays = Delays::of(view, thread.thread);
+    let delays = Delays::of_thread(view, thread.thread);
     let said = |ns: Option<u64>| ns.map_or("-".to_owned(), duration);
     vec![
         view.thread(thread.thread),
@@ -68,10 +68,10 @@ struct Delays {
 
 impl Delays {
     /// A wait that goes on in another state (woken, then throttled) is one delay.
-    fn of(view: &View, thread: ThreadId) -> Delays {
+    fn of_thread(view: &View, thread: ThreadId) -> Delays {
         let mut lengths: Vec<u64> = Vec::new();
         let mut waiting = false;
-        for slice in view.trace.slices.of(thread) {
+        for slice in view.trace.slices.of_thread(thread) {
             let waits = slice.state.waits_for_cpu();
             match lengths.last_mut() {
                 Some(last) if waits && waiting => *last += slice.duration().0,
@@ -93,7 +93,7 @@ impl Delays {
 
 /// The most frequent wakers.
 fn woken_by(view: &View, thread: ThreadId) -> String {
-    let wakeups = view.trace.wakeups.of(thread);
+    let wakeups = view.trace.wakeups.of_thread(thread);
     let mut counts: Vec<(WakeContext, u64)> = WakeContext::ALL.iter().map(|kind| (*kind, 0)).collect();
     for wakeup in wakeups {
         counts[wakeup.context as usize].1 += 1;

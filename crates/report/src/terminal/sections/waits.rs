@@ -123,7 +123,7 @@ fn peers(view: &View) -> Vec<String> {
     let cells = peers.rows.iter().take(ROWS_MAX).map(|peer| {
         vec![
             clean(&peer.process),
-            whom(peer),
+            peer_text(peer),
             count(peer.connections as u64),
             count(peer.waits),
             duration(peer.ns),
@@ -146,7 +146,7 @@ fn peers(view: &View) -> Vec<String> {
     lines
 }
 
-fn whom(peer: &Peer) -> String {
+fn peer_text(peer: &Peer) -> String {
     let address = clean(&peer.address);
     match peer.kind {
         _ if address.is_empty() => "a socket pair's other end".to_owned(),

@@ -77,7 +77,7 @@ impl<'a> Packer<'a> {
         let cpus = viewer.timelines.iter().map(|(cpu, _)| cpu).collect();
         // The summary is written last, because it lists the omissions. Its space is reserved first.
         let mut last = GzEncoder::new(Vec::new(), Compression::default());
-        write!(last, "{}", to_text(&summary::of(viewer, &[])))?;
+        write!(last, "{}", to_text(&summary::to_json(viewer, &[])))?;
         let mut out = GzEncoder::new(Vec::new(), Compression::default());
         write!(out, "{{\"api\":{API_VERSION}")?;
         Ok(Packer {
@@ -150,7 +150,7 @@ impl<'a> Packer<'a> {
         let ticks = samples::columns(self.viewer, thread, tile, &mut names);
         let answer = json!({"names": names.list, "lane": ticks});
         self.put(format!("samples/{key}"), || to_text(&answer))?;
-        let spans = spans::of(self.viewer, &[thread], tile);
+        let spans = spans::in_tile(self.viewer, &[thread], tile);
         if !spans.is_empty() {
             self.put(format!("spans/{key}"), || to_text(&spans))?;
         }
@@ -173,7 +173,9 @@ impl<'a> Packer<'a> {
 
     fn counters(&mut self, tile: &Tile) -> std::io::Result<()> {
         let viewer = self.viewer;
-        self.put(format!("counters/{}/{}", tile.level, tile.index), || to_text(&counters::of(viewer, tile)))
+        self.put(format!("counters/{}/{}", tile.level, tile.index), || {
+            to_text(&counters::to_json(viewer, tile))
+        })
     }
 
     /// Writes the lanes of a tile. Returns the lanes with more detail in deeper tiles. `None` if the room did
@@ -212,7 +214,7 @@ impl<'a> Packer<'a> {
     fn slice(&mut self, thread: ThreadId, row: usize) -> std::io::Result<()> {
         for (thread, row) in slice::chain(self.viewer, thread, row) {
             let viewer = self.viewer;
-            self.put(format!("slices/{}/{row}", thread.0), || to_text(&slice::of(viewer, thread, row)))?;
+            self.put(format!("slices/{}/{row}", thread.0), || to_text(&slice::to_json(viewer, thread, row)))?;
         }
         Ok(())
     }
@@ -268,7 +270,7 @@ impl<'a> Packer<'a> {
     fn slices_around(&mut self, thread: ThreadId, (from, to): (Timestamp, Timestamp)) -> std::io::Result<()> {
         let trace = &self.viewer.trace;
         let mut threads = vec![thread];
-        let wakers = trace.wakeups.of(thread).iter().filter(|row| from <= row.at && row.at <= to);
+        let wakers = trace.wakeups.of_thread(thread).iter().filter(|row| from <= row.at && row.at <= to);
         threads.extend(wakers.map(|row| row.waker).take(SLICES_AROUND));
         threads.sort();
         threads.dedup();
@@ -375,7 +377,7 @@ impl<'a> Packer<'a> {
 
     pub(super) fn finish(mut self) -> std::io::Result<(Vec<u8>, Vec<String>)> {
         self.missing();
-        let summary = to_text(&summary::of(self.viewer, &self.thinned));
+        let summary = to_text(&summary::to_json(self.viewer, &self.thinned));
         self.put("summary".to_owned(), || summary)?;
         write!(self.out, "}}")?;
         Ok((self.out.finish()?, self.thinned))

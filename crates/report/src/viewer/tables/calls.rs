@@ -97,7 +97,7 @@ fn longest_blocked(viewer: &Viewer) -> BTreeMap<i32, Place> {
     let trace = &viewer.trace;
     let mut longest: BTreeMap<i32, Place> = BTreeMap::new();
     for thread in trace.target_threads() {
-        for slice in trace.slices.of(thread) {
+        for slice in trace.slices.of_thread(thread) {
             if slice.state != ThreadState::Blocked || slice.wait == WaitId::NONE {
                 continue;
             }

@@ -42,30 +42,30 @@ impl Told {
             (0..trace.lanes.len() as u32).map(|lane| phases::is_matched(trace, lane)).collect();
         let counts = |span: &&SpanRow| {
             matched.get(span.lane as usize) == Some(&true)
-                && trace.told_name(span.name).kind != SpanKind::User
+                && trace.event_name(span.name).kind != SpanKind::User
         };
         let courses = parallel::map(trace.threads.len(), |thread| {
             let thread = ThreadId(thread as u32);
-            let spans: Vec<SpanRow> = trace.spans.of(thread).iter().filter(counts).copied().collect();
+            let spans: Vec<SpanRow> = trace.spans.of_thread(thread).iter().filter(counts).copied().collect();
             Course::new(trace, thread, phases::flat(trace, &spans))
         });
         Told { courses }
     }
 
-    fn of(&self, thread: ThreadId) -> Option<&Course> {
+    fn course_of(&self, thread: ThreadId) -> Option<&Course> {
         self.courses.get(thread.index()).filter(|course| !course.phases.is_empty())
     }
 
     /// Class of a sample by its thread's phase.
     pub fn class_of_sample(&self, sample: &SampleRow) -> Option<Class> {
-        let phase = self.of(sample.thread)?.at(sample.at)?;
+        let phase = self.course_of(sample.thread)?.at(sample.at)?;
         part(phase.kind).map(|part| RAN[part])
     }
 
     /// Class of a blocked slice by the phase at its start, because a sleeping thread reports nothing. Waits
     /// within the collector's work are not waits for the collector.
     pub fn class_of_wait(&self, slice: &Slice) -> Option<Class> {
-        match self.of(slice.thread)?.at(slice.start)?.kind {
+        match self.course_of(slice.thread)?.at(slice.start)?.kind {
             SpanKind::GcWait | SpanKind::Stopped => Some(Class::GcWait),
             SpanKind::Idle => Some(Class::WorkWait),
             _ => None,
@@ -75,7 +75,7 @@ impl Told {
     /// Running time of a thread in phases between two moments, by class of [`RAN`]. A phase that is cut
     /// counts in proportion.
     pub fn ran(&self, thread: ThreadId, (from, to): (Timestamp, Timestamp)) -> Ran {
-        let Some(course) = self.of(thread) else { return [0; 2] };
+        let Some(course) = self.course_of(thread) else { return [0; 2] };
         let (start, end) = (course.ran_before(from), course.ran_before(to.max(from)));
         [end[0] - start[0], end[1] - start[1]]
     }
@@ -129,7 +129,7 @@ fn ran_in(trace: &Trace, thread: ThreadId, phases: &[Phase]) -> Vec<u64> {
     let mut ran = vec![0; phases.len()];
     let mut steals = steals_of(&trace.steals, thread);
     let mut first = 0;
-    for slice in trace.slices.of(thread).filter(|slice| slice.state == ThreadState::Running) {
+    for slice in trace.slices.of_thread(thread).filter(|slice| slice.state == ThreadState::Running) {
         let length = slice.duration().0;
         let stolen = stolen(&mut steals, slice.start).min(length);
         while phases.get(first).is_some_and(|phase| phase.end <= slice.start) {

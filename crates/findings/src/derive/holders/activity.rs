@@ -122,5 +122,5 @@ fn activity(
 /// Thread that occupied `cpu` at the beginning of `from..to`, or first took it within: the reason why a
 /// thread in that queue did not run.
 pub fn occupant(timelines: &Timelines, cpu: CpuId, from: Timestamp, to: Timestamp) -> Option<ThreadId> {
-    timelines.of(cpu)?.first_in(from, to).map(|stretch| stretch.thread())
+    timelines.of_cpu(cpu)?.first_in(from, to).map(|stretch| stretch.thread())
 }

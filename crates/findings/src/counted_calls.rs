@@ -119,7 +119,7 @@ impl Asked<'_> {
     }
 
     /// A sentence with the rate of these calls and their CPU time.
-    pub fn said(&self, scene: &Scene, which: &str) -> String {
+    pub fn rate_sentence(&self, scene: &Scene, which: &str) -> String {
         let counted = match scene.derived.calls.exact {
             true => "all counted".to_owned(),
             false => format!("counted in {}", count(scene.derived.syscall_rates.windows, "short window")),
@@ -135,7 +135,7 @@ impl Asked<'_> {
     }
 
     /// Sentences on the objects and callers of these calls.
-    pub fn by_whom(&self, scene: &Scene) -> Vec<String> {
+    pub fn caller_sentences(&self, scene: &Scene) -> Vec<String> {
         let mut lines = Vec::new();
         let named: Vec<String> = self
             .uses

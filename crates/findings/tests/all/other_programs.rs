@@ -167,7 +167,7 @@ fn the_way_to_a_cpu_takes_its_time_in_a_replay_too() {
     let off = replays.wall_ns() as f64 / trace.wall().0 as f64 - 1.0;
     assert!(off.abs() <= 0.01, "the replay with nothing changed is off by {off}");
     // A thread that runs as soon as it is woken has no delay. That is a third of the run.
-    let waits = Charge::of(&trace, |slice| slice.state == ThreadState::Blocked);
+    let waits = Charge::matching(&trace, |slice| slice.state == ThreadState::Blocked);
     let (gain, ..) = forecast(facts, &[Change::AtOnce(waits)], &replays).gain();
     assert!((gain - 1.0 / 3.0).abs() < 0.02, "{gain}");
 }

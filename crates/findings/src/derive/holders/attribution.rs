@@ -172,7 +172,7 @@ struct Last {
 
 impl Walk<'_> {
     fn thread(&mut self, thread: ThreadId) {
-        let mut wakeups = self.trace.wakeups.of(thread);
+        let mut wakeups = self.trace.wakeups.of_thread(thread);
         let mut last: Option<Last> = None;
         for row in self.trace.slices.rows(thread) {
             let slice = self.trace.slices.at(thread, row);
@@ -212,13 +212,13 @@ impl Walk<'_> {
 
     fn entry(&mut self, row: usize, slice: &Slice, wakeup: Option<&Wakeup>) {
         let wait = self.trace.wait(slice.wait);
-        let told = HoldKind::of(wait.reason, wait.syscall);
+        let told = HoldKind::from_wait(wait.reason, wait.syscall);
         let mut kind = told.as_class(self.roles.class_of_wait(self.trace, slice));
         let by_timer = wakeup.is_some_and(|wakeup| wakeup.context == WakeContext::Timer);
         if kind == HoldKind::Poll && by_timer {
             kind = HoldKind::Sleep;
         }
-        let lock = self.locks.of(slice).filter(|_| kind == HoldKind::Lock);
+        let lock = self.locks.of_slice(slice).filter(|_| kind == HoldKind::Lock);
         let (holder, basis) = match lock {
             Some(lock) => self.lock(lock, slice, wakeup),
             None if !kind.has_holder() => (None, without_holder(kind, wakeup)),
@@ -266,7 +266,7 @@ impl Walk<'_> {
         let Some(woken_by) = &last.woken_by else { return };
         let same = one.object != 0
             && (one.process, one.reason) == (other.process, other.reason)
-            && thing(one) == thing(other);
+            && object_id(one) == object_id(other);
         let herd = herd(self.part.kind[last.index], one, woken_by);
         if let (true, Some(herd)) = (same && last.ran_ns <= last.look_max_ns, herd) {
             self.part.falsely.push(Candidate { index: last.index, next, wakee: slice.thread, herd });
@@ -281,7 +281,7 @@ fn herd(kind: HoldKind, wait: &Wait, wakeup: &Wakeup) -> Option<Herd> {
     const ANY_PROCESS: u32 = u32::MAX;
     match kind {
         HoldKind::Work if wait.object != 0 && wakeup.context == WakeContext::Thread => {
-            Some((wait.process.0, thing(wait), wakeup.waker.0, wakeup.at))
+            Some((wait.process.0, object_id(wait), wakeup.waker.0, wakeup.at))
         }
         HoldKind::Poll if wakeup.context != WakeContext::Timer => {
             Some((ANY_PROCESS, 0, wakeup.waker.0, wakeup.at))
@@ -292,7 +292,7 @@ fn herd(kind: HoldKind, wait: &Wait, wakeup: &Wakeup) -> Option<Herd> {
 
 /// Id of the object. A glibc condition variable has two adjacent futex words that it uses in turn, which get
 /// the same id.
-pub(in crate::derive) fn thing(wait: &Wait) -> u64 {
+pub(in crate::derive) fn object_id(wait: &Wait) -> u64 {
     if wait.reason == WaitReason::Park { wait.object & !7 } else { wait.object }
 }
 

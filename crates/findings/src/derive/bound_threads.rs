@@ -27,7 +27,7 @@ fn rule_of<'a>(trace: &Trace, roles: &'a Roles, thread: ThreadId) -> Option<&'a 
         return None;
     }
     let (mut all, mut bound, mut found) = (0u64, 0u64, None);
-    for slice in trace.slices.of(thread).filter(|slice| slice.state == ThreadState::Blocked) {
+    for slice in trace.slices.of_thread(thread).filter(|slice| slice.state == ThreadState::Blocked) {
         all += 1;
         if let Some((_, rule)) = roles.rule_of_wait(&slice).filter(|(_, rule)| rule.bound) {
             (bound, found) = (bound + 1, Some(rule));
@@ -51,7 +51,7 @@ pub fn task(trace: &Trace, thread: ThreadId) -> Option<String> {
     let mut times: BTreeMap<FrameId, usize> = BTreeMap::new();
     for sample in samples_of(trace, thread) {
         let frames = trace.stack_frames(sample.stack).filter(|frame| !own.is_of_a_machine(*frame));
-        let named = frames.filter_map(|frame| own.of(frame));
+        let named = frames.filter_map(|frame| own.own_frame(frame));
         let outermost = named.filter(|frame| !trace.frame_name(*frame).contains(WRAPPER)).last();
         if let Some(frame) = outermost {
             *times.entry(frame).or_default() += 1;

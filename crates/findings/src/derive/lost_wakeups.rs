@@ -8,7 +8,7 @@ use holdup_events::tables::{Slice, ThreadState};
 use holdup_events::{ProcessId, ThreadId, Timestamp, Trace, WaitReason};
 
 use super::handovers;
-use super::holders::tell;
+use super::holders::attribution;
 use super::roles::Roles;
 use crate::charge::Charge;
 
@@ -31,18 +31,19 @@ const TOLD_MIN: f64 = 0.1;
 /// because the timer may be a task's.
 pub fn derive(trace: &Trace, roles: &Roles, charge: &Charge) -> Untold {
     let threads: BTreeSet<ThreadId> =
-        charge.slices(trace).filter(|slice| is_for_others(trace, slice)).map(|slice| slice.thread).collect();
+        charge.slices(trace).filter(|slice| is_parked(trace, slice)).map(|slice| slice.thread).collect();
     let threads: Vec<ThreadId> =
         threads.into_iter().filter(|thread| !roles.carries_tasks(trace, *thread)).collect();
     if threads.is_empty() {
         return Untold::default();
     }
-    let (woke, things) = (woke(trace, &threads), things(trace));
+    let (woke, things) = (woke(trace, &threads), parked_objects(trace));
     let mut sum = Untold::default();
     for thread in threads {
         let woke = woke.get(&thread).map_or(&[][..], Vec::as_slice);
-        for slice in charge.slices_of(trace, thread).filter(|slice| is_for_others(trace, slice)) {
-            let Some(of) = things.get(&thing(trace, &slice)).filter(|of| of.is_for_others()) else {
+        for slice in charge.slices_of(trace, thread).filter(|slice| is_parked(trace, slice)) {
+            let Some(of) = things.get(&object_key(trace, &slice)).filter(|of| of.is_usually_signalled())
+            else {
                 continue;
             };
             let until = next_wait(trace, &slice);
@@ -58,20 +59,20 @@ pub fn derive(trace: &Trace, roles: &Roles, charge: &Charge) -> Untold {
     sum
 }
 
-fn is_for_others(trace: &Trace, slice: &Slice) -> bool {
+fn is_parked(trace: &Trace, slice: &Slice) -> bool {
     trace.wait(slice.wait).reason == WaitReason::Park
 }
 
-fn thing(trace: &Trace, slice: &Slice) -> (ProcessId, u64) {
+fn object_key(trace: &Trace, slice: &Slice) -> (ProcessId, u64) {
     let wait = trace.wait(slice.wait);
-    (wait.process, tell::thing(wait))
+    (wait.process, attribution::object_id(wait))
 }
 
 /// Times at which each of the threads woke another one of the program, ascending.
 fn woke(trace: &Trace, threads: &[ThreadId]) -> BTreeMap<ThreadId, Vec<Timestamp>> {
     let mut woke: BTreeMap<ThreadId, Vec<Timestamp>> = BTreeMap::new();
     for wakee in trace.target_threads() {
-        for wakeup in trace.wakeups.of(wakee).iter().filter(|one| one.context == WakeContext::Thread) {
+        for wakeup in trace.wakeups.of_thread(wakee).iter().filter(|one| one.context == WakeContext::Thread) {
             if wakeup.waker != wakee && threads.binary_search(&wakeup.waker).is_ok() {
                 woke.entry(wakeup.waker).or_default().push(wakeup.at);
             }
@@ -91,19 +92,19 @@ struct Thing {
 }
 
 impl Thing {
-    fn is_for_others(&self) -> bool {
+    fn is_usually_signalled(&self) -> bool {
         self.told as f64 >= TOLD_MIN * self.waits as f64
     }
 }
 
-fn things(trace: &Trace) -> BTreeMap<(ProcessId, u64), Thing> {
+fn parked_objects(trace: &Trace) -> BTreeMap<(ProcessId, u64), Thing> {
     let mut things: BTreeMap<(ProcessId, u64), Thing> = BTreeMap::new();
     for thread in trace.target_threads() {
         let mut near = 0;
-        let waits = trace.slices.of(thread).filter(|slice| slice.state == ThreadState::Blocked);
-        for slice in waits.filter(|slice| is_for_others(trace, slice)) {
+        let waits = trace.slices.of_thread(thread).filter(|slice| slice.state == ThreadState::Blocked);
+        for slice in waits.filter(|slice| is_parked(trace, slice)) {
             let told = handovers::ended_by_own(trace, &slice, &mut near).is_some();
-            let of = things.entry(thing(trace, &slice)).or_default();
+            let of = things.entry(object_key(trace, &slice)).or_default();
             of.waiters.insert(thread);
             (of.waits, of.told) = (of.waits + 1, of.told + u64::from(told));
         }
@@ -116,7 +117,7 @@ fn next_wait(trace: &Trace, slice: &Slice) -> Timestamp {
     let Some(row) = trace.slices.covering(slice.thread, slice.start) else { return slice.end };
     let behind = row + 1..trace.slices.rows(slice.thread).end;
     let mut later = behind.map(|row| trace.slices.at(slice.thread, row));
-    let next =
-        later.find(|one| one.state == ThreadState::Blocked && thing(trace, one) == thing(trace, slice));
+    let next = later
+        .find(|one| one.state == ThreadState::Blocked && object_key(trace, one) == object_key(trace, slice));
     next.map_or(trace.threads[slice.thread.index()].end, |one| one.start)
 }

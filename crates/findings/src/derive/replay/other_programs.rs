@@ -24,7 +24,7 @@ impl Strangers {
 
     /// Other programs keep the share that they had while threads of the program queued.
     pub(super) fn new(trace: &Trace, timelines: &Timelines) -> Strangers {
-        let slices = trace.target_threads().flat_map(|thread| trace.slices.of(thread));
+        let slices = trace.target_threads().flat_map(|thread| trace.slices.of_thread(thread));
         let mut own_ns = 0;
         let mut waits: Vec<Span> = Vec::new();
         for slice in slices {
@@ -35,7 +35,7 @@ impl Strangers {
                 _ => {}
             }
         }
-        let mut strangers = Strangers { queues: Cover::of(waits), part: 1.0 };
+        let mut strangers = Strangers { queues: Cover::from_spans(waits), part: 1.0 };
         let foreign = timelines.iter().flat_map(|(_, line)| line.stretches()).filter(|run| !run.own());
         let met_ns: u64 = foreign.map(|run| strangers.met_ns((run.start(), run.end()))).sum();
         strangers.part = met_ns as f64 / (met_ns + own_ns).max(1) as f64;
@@ -70,7 +70,8 @@ mod tests {
     #[test]
     fn cpu_time_without_queueing_is_shared_and_the_rest_stays() {
         let at = Timestamp;
-        let strangers = Strangers { queues: Cover::of(vec![(at(10), at(20)), (at(30), at(40))]), part: 0.5 };
+        let strangers =
+            Strangers { queues: Cover::from_spans(vec![(at(10), at(20)), (at(30), at(40))]), part: 0.5 };
         assert_eq!(strangers.met_ns((at(15), at(35))), 10);
         assert_eq!(strangers.pieces((at(0), at(36))), [(at(0), 5), (at(10), 10), (at(20), 5), (at(30), 6)]);
         assert_eq!(strangers.pieces((at(12), at(18))), [(at(12), 6)]);

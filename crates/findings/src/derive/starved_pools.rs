@@ -28,7 +28,7 @@ pub fn derive(trace: &Trace, roles: &Roles) -> Vec<Standstill> {
     let stands = |workers: Vec<ThreadId>| -> Option<Standstill> {
         let waits: Vec<Span> = workers
             .iter()
-            .flat_map(|worker| trace.slices.of(*worker).filter(|slice| timed_out(trace, roles, slice)))
+            .flat_map(|worker| trace.slices.of_thread(*worker).filter(|slice| timed_out(trace, roles, slice)))
             .map(|slice| (slice.start, slice.end))
             .collect();
         let all = all_at_once(&waits, workers.len());
@@ -56,7 +56,7 @@ fn pools(trace: &Trace, roles: &Roles) -> Vec<Vec<ThreadId>> {
     };
     for id in trace.target_threads() {
         let thread = &trace.threads[id.index()];
-        if has_pools(thread.process) && trace.slices.of(id).any(|slice| has_none(&slice)) {
+        if has_pools(thread.process) && trace.slices.of_thread(id).any(|slice| has_none(&slice)) {
             let numbered = thread.name.trim_end_matches(|sign: char| sign.is_ascii_digit());
             pools.entry((thread.process, numbered)).or_default().push(id);
         }
@@ -80,7 +80,7 @@ fn busy(trace: &Trace, roles: &Roles, process: ProcessId) -> Cover {
         let is_nothing =
             roles.rule_of_wait(slice).is_some_and(|(_, rule)| rule.idle || rule.role == Role::Timer);
         let is_outside = matches!(trace.wait(slice.wait).reason, Multiplex | Signal | Device);
-        !is_nothing && (is_outside || roles.class_of_wait(trace, slice).waits_for_others())
+        !is_nothing && (is_outside || roles.class_of_wait(trace, slice).waits_outside_program())
     };
     let is_busy = |slice: &Slice| match slice.state {
         ThreadState::Blocked => {
@@ -90,6 +90,6 @@ fn busy(trace: &Trace, roles: &Roles, process: ProcessId) -> Cover {
         }
         state => state == ThreadState::Running || state.waits_for_cpu(),
     };
-    let slices = trace.target_threads().flat_map(|id| trace.slices.of(id));
-    Cover::of(slices.filter(|slice| is_busy(slice)).map(|slice| (slice.start, slice.end)).collect())
+    let slices = trace.target_threads().flat_map(|id| trace.slices.of_thread(id));
+    Cover::from_spans(slices.filter(|slice| is_busy(slice)).map(|slice| (slice.start, slice.end)).collect())
 }

@@ -33,7 +33,7 @@ impl Takeovers {
         for thread in trace.target_threads() {
             let Some((by, calls)) = all.get_mut(&trace.threads[thread.index()].process) else { continue };
             if by.binary_search(&thread).is_err() {
-                let waits = trace.slices.of(thread).filter(|slice| is_call(trace, roles, slice));
+                let waits = trace.slices.of_thread(thread).filter(|slice| is_call(trace, roles, slice));
                 calls.extend(waits.map(|slice| Call { start: slice.start, end: slice.end, thread }));
             }
         }
@@ -61,7 +61,7 @@ pub fn hands_over(trace: &Trace, roles: &Roles, thread: ThreadId) -> bool {
     if !runtimes.flat_map(|runtime| &runtime.rules).any(|rule| rule.hands_over) {
         return false;
     }
-    let mut blocked = trace.slices.of(thread).filter(|slice| slice.state == ThreadState::Blocked);
+    let mut blocked = trace.slices.of_thread(thread).filter(|slice| slice.state == ThreadState::Blocked);
     blocked.any(|slice| {
         let by_own_stack = roles.of_wait(&slice).filter(|(_, basis)| *basis == Basis::Own);
         by_own_stack

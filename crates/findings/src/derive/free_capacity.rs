@@ -141,7 +141,7 @@ impl Room {
         let places = self.places();
         let spans = trace.target_threads().flat_map(|thread| charge.spans_of(trace, thread));
         for (_, span) in spans {
-            let (from, to) = places.of(&span);
+            let (from, to) = places.steps_of(&span);
             let (first, last) = (from as usize, to as usize);
             if last >= count {
                 continue;
@@ -188,7 +188,7 @@ impl Room {
         for thread in trace.target_threads() {
             let mut own = 0.0;
             for (_, span) in charge.spans_of(trace, thread) {
-                let (from, to) = places.of(&span);
+                let (from, to) = places.steps_of(&span);
                 own += (until(to) - until(from)) * self.step.0 as f64;
             }
             if own != 0.0 {
@@ -211,7 +211,7 @@ struct Places {
 impl Places {
     /// Start and end of a slice, in steps.
     #[inline]
-    fn of(self, slice: &Range<Timestamp>) -> (f64, f64) {
+    fn steps_of(self, slice: &Range<Timestamp>) -> (f64, f64) {
         let place = |at: Timestamp| (at.since(self.start).0 as f64 * self.per_ns).min(self.end);
         (place(slice.start), place(slice.end))
     }

@@ -34,7 +34,7 @@ pub fn judge(scene: &Scene, service: Service, words: Words) -> Result<Vec<Findin
 
 /// [`judge`] for work that is rarely a program's purpose. The finding is a hint. From the share `much` (0 to
 /// 1) of the running time on, its confidence is medium.
-pub fn judge_beside(
+pub fn judge_as_hint(
     scene: &Scene,
     service: Service,
     much: f64,
@@ -74,7 +74,7 @@ fn finding(scene: &Scene, used: &ServiceUse, words: Words) -> Finding {
                 percent(share(scene, used)),
                 words.doing,
             ),
-            for_whom(used),
+            callers_sentence(used),
             format!("In: {}.", listed(&used.inside, used.samples)),
         ],
         cost_ns: used.ns,
@@ -92,7 +92,7 @@ fn finding(scene: &Scene, used: &ServiceUse, words: Words) -> Finding {
     }
 }
 
-fn for_whom(used: &ServiceUse) -> String {
+fn callers_sentence(used: &ServiceUse) -> String {
     let callers = listed(&used.callers, used.ns);
     if used.called_by.is_empty() {
         return format!("Callers: {callers}.");

@@ -104,7 +104,7 @@ pub fn derive(trace: &Trace, roles: &Roles) -> Vec<GivenBack> {
 }
 
 /// Whether a wait may be for a pool item. An idle worker's wait is not.
-fn is_for_a_thing((trace, roles): (&Trace, &Roles), slice: &Slice) -> bool {
+fn may_wait_for_item((trace, roles): (&Trace, &Roles), slice: &Slice) -> bool {
     let idle = |(runtime, rule): (&Runtime, &Rule)| rule.idle || runtime.carries_tasks;
     slice.state == ThreadState::Blocked
         && trace.wait(slice.wait).object_kind == ObjectKind::Futex
@@ -119,12 +119,12 @@ fn add_thread(
     found: &mut BTreeMap<(ProcessId, FrameId), Vec<Taking>>,
 ) {
     let (process, mut near) = (trace.threads[thread.index()].process, 0);
-    for (row, slice) in trace.slices.rows(thread).zip(trace.slices.of(thread)) {
-        if !is_for_a_thing((trace, roles), &slice) {
+    for (row, slice) in trace.slices.rows(thread).zip(trace.slices.of_thread(thread)) {
+        if !may_wait_for_item((trace, roles), &slice) {
             continue;
         }
         let Some(waker) = waker(trace, &slice, &mut near) else { continue };
-        let place = places.of(slice.stack).filter(|place| !own.is_of_a_machine(*place));
+        let place = places.nearest_own(slice.stack).filter(|place| !own.is_of_a_machine(*place));
         if let Some(place) = place {
             let (end, ns) = (slice.end, slice.duration().0);
             found.entry((process, place)).or_default().push(Taking { thread, row, end, ns, waker });
@@ -153,14 +153,14 @@ fn of_place(
     if !is_enough {
         return None;
     }
-    let takings = with_untold((trace, roles), &members, told);
-    let crowd = Crowd::of(trace, &members, &takings);
+    let takings = with_stackless((trace, roles), &members, told);
+    let crowd = Crowd::from_waits(trace, &members, &takings);
     let (things, same) = crowd.most_common();
     if !is_by_turns(&takings) || same < SAME_MIN || things == 0 {
         return None;
     }
     let wait_ns = takings.iter().map(|taking| taking.ns).sum();
-    let (blocked, blocked_in) = meanwhile((trace, own), &members, &takings, &crowd);
+    let (blocked, blocked_in) = blocked_share((trace, own), &members, &takings, &crowd);
     Some(GivenBack {
         process,
         place,
@@ -177,7 +177,7 @@ fn of_place(
 }
 
 /// Waits that other members ended, including those without a stack if the waits with a stack agree.
-fn with_untold(
+fn with_stackless(
     (trace, roles): (&Trace, &Roles),
     members: &BTreeSet<ThreadId>,
     told: &[Taking],
@@ -189,13 +189,13 @@ fn with_untold(
     let (mut elsewhere, mut untold) = (0usize, Vec::new());
     for thread in members.iter().copied() {
         let mut near = 0;
-        for (row, slice) in trace.slices.rows(thread).zip(trace.slices.of(thread)) {
+        for (row, slice) in trace.slices.rows(thread).zip(trace.slices.of_thread(thread)) {
             if slice.state != ThreadState::Blocked || at_place.contains(&(thread, row)) {
                 continue;
             }
             let waker = waker(trace, &slice, &mut near).filter(|waker| members.contains(waker));
             let Some(waker) = waker else { continue };
-            if slice.stack == StackId::NONE && is_for_a_thing((trace, roles), &slice) {
+            if slice.stack == StackId::NONE && may_wait_for_item((trace, roles), &slice) {
                 untold.push(Taking { thread, row, end: slice.end, ns: slice.duration().0, waker });
             } else if slice.stack != StackId::NONE {
                 elsewhere += 1;
@@ -247,7 +247,7 @@ struct Crowd {
 }
 
 impl Crowd {
-    fn of(trace: &Trace, members: &BTreeSet<ThreadId>, takings: &[Taking]) -> Crowd {
+    fn from_waits(trace: &Trace, members: &BTreeSet<ThreadId>, takings: &[Taking]) -> Crowd {
         // Changes over time of the number of live and of waiting threads.
         let mut changes: Vec<(Timestamp, i64, i64)> = Vec::new();
         for taking in takings {
@@ -294,7 +294,7 @@ impl Crowd {
 
 /// Blocked share of the time in which members did not wait while others did, and the function with most of
 /// that blocked time.
-fn meanwhile(
+fn blocked_share(
     (trace, own): (&Trace, &OwnFrames),
     members: &BTreeSet<ThreadId>,
     takings: &[Taking],
@@ -306,14 +306,14 @@ fn meanwhile(
     let (mut all_ns, mut blocked_ns, mut told_ns) = (0u64, 0u64, 0u64);
     let mut sums: BTreeMap<FrameId, u64> = BTreeMap::new();
     for thread in members.iter().copied() {
-        for (row, slice) in trace.slices.rows(thread).zip(trace.slices.of(thread)) {
+        for (row, slice) in trace.slices.rows(thread).zip(trace.slices.of_thread(thread)) {
             let ns = if waits.contains(&(thread, row)) { 0 } else { crowd.common_ns(slice.start, slice.end) };
             all_ns += ns;
             if ns == 0 || slice.state != ThreadState::Blocked {
                 continue;
             }
             blocked_ns += ns;
-            if let Some(place) = places.of(slice.stack) {
+            if let Some(place) = places.nearest_own(slice.stack) {
                 *sums.entry(place).or_default() += ns;
                 told_ns += ns;
             }

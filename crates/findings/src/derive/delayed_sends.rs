@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use holdup_events::{ProcessId, Timestamp, Trace};
 
+use super::client_server::Spoken;
 use super::in_flight::Message;
-use super::sides::Spoken;
 use crate::charge::Charge;
 
 /// A shorter pause (ns) is a program that is at work.

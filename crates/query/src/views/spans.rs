@@ -3,7 +3,7 @@
 use holdup_events::tables::{CounterRow, MarkRow, SpanRow};
 
 use crate::facts::Facts;
-use crate::view::{Table, columns, int, text, told};
+use crate::view::{Table, columns, int, non_empty, text};
 
 pub(super) fn spans() -> Table<SpanRow> {
     Table {
@@ -13,10 +13,10 @@ pub(super) fn spans() -> Table<SpanRow> {
             Int "thread" "row in threads: the one it began on" = Some(i64::from(row.thread.0));
             Text "thread_name" "its name" = facts.thread_name(row.thread).and_then(text);
             Int "lane" "row in raw.lanes: who told it" = Some(i64::from(row.lane));
-            Text "runtime" "the runtime that told it, and its version" = runtime(facts, row.lane).and_then(told);
+            Text "runtime" "the runtime that told it, and its version" = runtime(facts, row.lane).and_then(non_empty);
             Text "kind" "user, gc-work, gc-wait, idle, stop, gc-beside, stops-all or stopped"
-                = text(facts.trace.told_name(row.name).kind.name());
-            Text "name" "the runtime's or the program's word" = text(&facts.trace.told_name(row.name).text);
+                = text(facts.trace.event_name(row.name).kind.name());
+            Text "name" "the runtime's or the program's word" = text(&facts.trace.event_name(row.name).text);
             Int "start_ns" "from when (ns)" = int(row.start.0);
             Int "end_ns" "to when (ns)" = int(row.end.0);
             Int "duration_ns" "its length (ns)" = int(row.end.since(row.start).0);
@@ -39,8 +39,8 @@ pub(super) fn counters() -> Table<CounterRow> {
             Int "thread" "row in threads" = Some(i64::from(row.thread.0));
             Text "thread_name" "its name" = facts.thread_name(row.thread).and_then(text);
             Int "lane" "row in raw.lanes: who told it" = Some(i64::from(row.lane));
-            Text "runtime" "the runtime that told it, and its version" = runtime(facts, row.lane).and_then(told);
-            Text "name" "the runtime's or the program's word" = text(&facts.trace.told_name(row.name).text);
+            Text "runtime" "the runtime that told it, and its version" = runtime(facts, row.lane).and_then(non_empty);
+            Text "name" "the runtime's or the program's word" = text(&facts.trace.event_name(row.name).text);
             Int "at_ns" "when (ns)" = int(row.at.0);
             Real "at_s" "the same, seconds since the recording began" = Some(facts.at_s(row.at));
             Int "value" "in the counter's own unit" = int(row.value);
@@ -58,12 +58,12 @@ pub(super) fn marks() -> Table<MarkRow> {
             Int "thread" "row in threads" = Some(i64::from(row.thread.0));
             Text "thread_name" "its name" = facts.thread_name(row.thread).and_then(text);
             Int "lane" "row in raw.lanes: who told it" = Some(i64::from(row.lane));
-            Text "runtime" "the runtime that told it, and its version" = runtime(facts, row.lane).and_then(told);
-            Text "name" "the runtime's or the program's word" = text(&facts.trace.told_name(row.name).text);
+            Text "runtime" "the runtime that told it, and its version" = runtime(facts, row.lane).and_then(non_empty);
+            Text "name" "the runtime's or the program's word" = text(&facts.trace.event_name(row.name).text);
             Int "at_ns" "when (ns)" = int(row.at.0);
             Real "at_s" "the same, seconds since the recording began" = Some(facts.at_s(row.at));
             Int "value" "number told with it, 0 none" = Some(row.value as i64);
-            Text "text" "text told with it" = told(&facts.trace.told_name(row.text).text);
+            Text "text" "text told with it" = non_empty(&facts.trace.event_name(row.text).text);
         },
         places: |facts| facts.trace.marks.len(),
         rows: |facts, places| facts.trace.marks.get(places).unwrap_or(&[]).to_vec(),

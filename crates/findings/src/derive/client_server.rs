@@ -31,7 +31,7 @@ impl Spoken {
 }
 
 /// The client of two processes, if they exchange messages over the network and the side is certain.
-pub fn who_asks(trace: &Trace, (one, other): (ProcessId, ProcessId)) -> Option<ProcessId> {
+pub fn client_of(trace: &Trace, (one, other): (ProcessId, ProcessId)) -> Option<ProcessId> {
     let Spoken { messages, sides } = Spoken::new(trace);
     messages.get(&(one.min(other), one.max(other)))?;
     let asks = |process, peer| sides.asks(trace, process, Some(peer)) == Some(true);
@@ -64,7 +64,9 @@ impl Sides {
         let mut first: BTreeMap<(ProcessId, ProcessId), (Timestamp, ProcessId)> = BTreeMap::new();
         let process = |thread: ThreadId| trace.threads.get(thread.index()).map(|thread| thread.process);
         for woken in trace.target_threads() {
-            for wakeup in trace.wakeups.of(woken).iter().filter(|one| one.context == WakeContext::Thread) {
+            for wakeup in
+                trace.wakeups.of_thread(woken).iter().filter(|one| one.context == WakeContext::Thread)
+            {
                 let (Some(from), Some(to)) = (process(wakeup.waker), process(woken)) else { continue };
                 if from != to {
                     let entry = first.entry((from.min(to), from.max(to))).or_insert((wakeup.at, from));
@@ -103,7 +105,7 @@ impl Sides {
 
     /// Whether a wait is at the end of a connection that was made, not accepted.
     pub(super) fn is_connected(&self, wait: &Wait) -> bool {
-        self.sockets.of(wait) == Some(Side::Connected)
+        self.sockets.side_of(wait) == Some(Side::Connected)
     }
 
     /// Whether a process's wait is for a response of that peer. The inner value is whether that is certain.
@@ -114,7 +116,7 @@ impl Sides {
         (process, wait): (ProcessId, &Wait),
         peer: Option<ProcessId>,
     ) -> Option<bool> {
-        match self.sockets.of(wait) {
+        match self.sockets.side_of(wait) {
             Some(Side::Accepted) => None,
             // The activity of a peer on another host is unknown.
             Some(Side::Connected) => Some(peer.is_some()),

@@ -6,7 +6,7 @@ use std::io::Write;
 
 /// A line for standard error, in the words of `format!`.
 macro_rules! say {
-    ($($words:tt)*) => { $crate::say::line(format_args!($($words)*)) };
+    ($($words:tt)*) => { $crate::stderr::line(format_args!($($words)*)) };
 }
 
 /// Implements `say!`. The line is written in one call, because other threads may write concurrently.

@@ -104,7 +104,7 @@ fn a_worker_that_sleeps_before_it_looks_again_is_no_finding() {
              B  sss11nn111\n"
         ));
         let analysis = analyse(&trace);
-        let slept = analysis.derived.ledger.of(Class::Sleep);
+        let slept = analysis.derived.ledger.class_ns(Class::Sleep);
         (slept > 0, analysis.findings.iter().any(|finding| finding.rule == "oversleep"))
     };
     assert_eq!(sleeping("main.tick"), (true, true));

@@ -85,7 +85,7 @@ pub struct Lanes {
 }
 
 impl Builder<'_> {
-    pub(super) fn tell(&mut self, tell: &Tell, sink: &mut dyn TableSink) {
+    pub(super) fn take_runtime_event(&mut self, tell: &Tell, sink: &mut dyn TableSink) {
         let at = tell.at.max(self.start);
         let process = self.names.process(tell.tgid);
         let mut running: Vec<ThreadId> = if tell.tid != 0 {
@@ -99,7 +99,7 @@ impl Builder<'_> {
         running.sort();
         running.dedup();
         let set = self.lanes.owners.intern(running);
-        if self.lanes.knows_nobody(tell) {
+        if self.lanes.is_new_lane(tell) {
             let main = self.last_of(tell.tgid, tell.tgid);
             let id = self.live.at(main).id;
             self.lanes.add(tell, (process, id), at);
@@ -112,7 +112,7 @@ impl Builder<'_> {
 }
 
 impl Lanes {
-    fn knows_nobody(&self, tell: &Tell) -> bool {
+    fn is_new_lane(&self, tell: &Tell) -> bool {
         !self.living.contains_key(&(tell.tgid, tell.lane))
     }
 

@@ -5,11 +5,11 @@ use holdup_testkit::check::trace_of_lanes;
 
 /// A waits until its timeout, and then wakes B, which wakes it at other times. Returns the summary and the
 /// first advice.
-fn told(reason: &str, beside: &str) -> (String, String) {
-    told_by("A  cccccccc00c0  holds d 8..9\n", reason, beside)
+fn oversleep(reason: &str, beside: &str) -> (String, String) {
+    oversleep_of("A  cccccccc00c0  holds d 8..9\n", reason, beside)
 }
 
-fn told_by(waiter: &str, reason: &str, beside: &str) -> (String, String) {
+fn oversleep_of(waiter: &str, reason: &str, beside: &str) -> (String, String) {
     let (_, trace) = trace_of_lanes(&format!(
         "@cpus 4\n@tick 1000000\n@c {reason}\n@timeout c 8\n@d park\n@repeat 20\n\
          {waiter}B  11ddddddd111  holds c 10..11\n{beside}"
@@ -22,27 +22,27 @@ fn told_by(waiter: &str, reason: &str, beside: &str) -> (String, String) {
 
 #[test]
 fn a_timeout_with_a_true_condition_is_a_lost_wakeup() {
-    let (said, advice) = told("park", "");
+    let (said, advice) = oversleep("park", "");
     assert!(said.contains("20 sleeps of these were waits for another thread"), "{said}");
     assert!(advice.starts_with("Signal the waiter"), "{advice}");
     // Several wait there.
-    let (said, advice) = told("park", "C  cccccccc2222\n");
+    let (said, advice) = oversleep("park", "C  cccccccc2222\n");
     assert!(said.contains("20 sleeps of these"), "{said}");
     assert!(advice.contains("notify_all"), "{advice}");
 }
 
 #[test]
 fn a_sleep_is_no_lost_wakeup() {
-    let (said, advice) = told("sleep", "");
+    let (said, advice) = oversleep("sleep", "");
     assert!(!said.contains("for another thread") && !advice.starts_with("Signal"), "{said} {advice}");
 }
 
 /// A thread that checks and wakes no other thread may have found nothing.
 #[test]
 fn a_timeout_without_a_later_wakeup_may_be_intended() {
-    let (said, _) = told_by("A  cccccccc00c0\n", "park", "C  cccccccc2222  holds d 8..9\n");
+    let (said, _) = oversleep_of("A  cccccccc00c0\n", "park", "C  cccccccc2222  holds d 8..9\n");
     assert!(said.contains("20 sleeps of these"), "C finds something, A does not: {said}");
-    let (said, _) = told_by("A  cccccccc00c0\n", "park", "@n sleep\nC  nnnnnnnn2222  holds d 8..9\n");
+    let (said, _) = oversleep_of("A  cccccccc00c0\n", "park", "@n sleep\nC  nnnnnnnn2222  holds d 8..9\n");
     assert!(!said.contains("for another thread"), "{said}");
 }
 
@@ -50,6 +50,6 @@ fn a_timeout_without_a_later_wakeup_may_be_intended() {
 /// for the timeout.
 #[test]
 fn a_thread_that_is_never_signalled_waits_for_its_timeout() {
-    let (said, _) = told_by("A  cccccccc0000  holds d 8..9\n", "park", "");
+    let (said, _) = oversleep_of("A  cccccccc0000  holds d 8..9\n", "park", "");
     assert!(!said.contains("for another thread"), "{said}");
 }
