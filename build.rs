@@ -38,12 +38,24 @@ fn main() {
 /// A library that is loaded into programs; empty where it cannot be built, which whoever wants it then says.
 fn build_library(source: &Path, library: &Path) {
     let compiler = cc::Build::new().opt_level(2).warnings(true).cargo_metadata(false).try_get_compiler();
+    let object = library.with_extension("o");
     let built = compiler.is_ok_and(|compiler| {
-        let mut command = compiler.to_command();
-        // No builtins: what stands in for malloc is not to be made of calls to it. Bound at once: while it is loaded.
-        command.args(["-shared", "-fPIC", "-fno-builtin", "-Wl,-z,now", "-Wl,--build-id", "-o"]);
-        command.arg(library).arg(source).args(["-ldl", "-lpthread"]);
-        command.status().is_ok_and(|status| status.success())
+        // No builtins: what stands in for malloc is not to be made of calls to it.
+        let compile = [
+            "-fPIC",
+            "-fno-builtin",
+            "-fno-stack-protector",
+            "-U_FORTIFY_SOURCE",
+            "-fno-sanitize=all",
+            "-c",
+            "-o",
+        ];
+        // No libc of its own: the library uses that of the program, glibc or musl. Symbols are bound when it is loaded.
+        let link = ["-shared", "-nostdlib", "-Wl,-z,now", "-Wl,--build-id", "-o"];
+        let run = |flags: &[&str], files: [&Path; 2]| {
+            compiler.to_command().args(flags).args(files).status().is_ok_and(|status| status.success())
+        };
+        run(&compile, [&object, source]) && run(&link, [library, &object])
     });
     if !built {
         println!("cargo::warning={} cannot be compiled: what needs it will say so", source.display());

@@ -13,7 +13,7 @@
 // Calls are passed on to the allocator that the program would otherwise use, glibc's or another shared
 // library's.
 #define _GNU_SOURCE
-#include <dlfcn.h>
+#include "libc.h"
 #include <errno.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -60,7 +60,8 @@ static struct {
 	size_t (*usable)(void *);
 } next = { first_malloc, first_calloc, first_realloc, first_free, first_memalign, first_usable };
 
-extern void *__libc_malloc(size_t) __attribute__((weak));
+extern int __register_atfork(void (*)(void), void (*)(void), void (*)(void), void *) WEAK;
+extern int pthread_atfork(void (*)(void), void (*)(void), void (*)(void)) WEAK;
 // glibc's has a word before each block, also before one that begins a page.
 static int is_glibc;
 // 0 until it is known.
@@ -98,25 +99,42 @@ static int is_early(const void *block)
 	return (const char *)block >= early && (const char *)block < early + sizeof early;
 }
 
+static void *(*musl_calloc)(size_t, size_t);
+
+// musl's calloc calls malloc by its public name, and so this library's: that call is not sampled or counted again.
+static void *calloc_of_musl(size_t count, size_t size)
+{
+	int busy = mine.busy;
+	uint64_t until = mine.until;
+	mine.busy = 1;
+	void *block = musl_calloc(count, size);
+	mine.busy = busy;
+	mine.until = until;
+	return block;
+}
+
 // The first call comes from the dynamic linker, before there is a second thread.
 static SLOW int resolve(void)
 {
 	if (resolving)
 		return 0;
 	resolving = 1;
-	void *(*malloc_)(size_t) = (void *(*)(size_t))dlsym(RTLD_NEXT, "malloc");
-	void *(*calloc_)(size_t, size_t) = (void *(*)(size_t, size_t))dlsym(RTLD_NEXT, "calloc");
-	void *(*realloc_)(void *, size_t) = (void *(*)(void *, size_t))dlsym(RTLD_NEXT, "realloc");
-	void (*free_)(void *) = (void (*)(void *))dlsym(RTLD_NEXT, "free");
-	next.memalign = (void *(*)(size_t, size_t))dlsym(RTLD_NEXT, "memalign");
-	next.usable = (size_t (*)(void *))dlsym(RTLD_NEXT, "malloc_usable_size");
+	void *(*malloc_)(size_t) = (void *(*)(size_t))next_symbol("malloc", __libc_malloc);
+	void *(*calloc_)(size_t, size_t) = (void *(*)(size_t, size_t))next_symbol("calloc", __libc_calloc);
+	void *(*realloc_)(void *, size_t) = (void *(*)(void *, size_t))next_symbol("realloc", __libc_realloc);
+	void (*free_)(void *) = (void (*)(void *))next_symbol("free", __libc_free);
+	// musl's memalign calls aligned_alloc by its public name, and so this library's.
+	const char *aligned = __libc_malloc ? "memalign" : "aligned_alloc";
+	next.memalign = (void *(*)(size_t, size_t))next_symbol(aligned, __libc_memalign);
+	next.usable = (size_t (*)(void *))next_symbol("malloc_usable_size", __libc_malloc ? glibc_usable_size : NULL);
 	if (!malloc_ || !calloc_ || !realloc_ || !free_ || !next.memalign || !next.usable)
 		abort(); // no program without an allocator was ever linked
 	next.malloc = malloc_;
-	next.calloc = calloc_;
+	musl_calloc = calloc_;
+	next.calloc = __libc_malloc ? calloc_ : calloc_of_musl;
 	next.realloc = realloc_;
 	next.free = free_;
-	is_glibc = malloc_ == __libc_malloc;
+	is_glibc = __libc_malloc && malloc_ == __libc_malloc;
 	resolving = 0;
 	return 1;
 }
@@ -446,8 +464,10 @@ static void after_fork(void)
 
 __attribute__((constructor)) static void begin(void)
 {
-	const char *text = getenv("HOLDUP_ALLOCS");
-	every_bytes = text ? strtoull(text, NULL, 10) : 0;
-	pthread_atfork(NULL, NULL, after_fork);
+	every_bytes = decimal(getenv("HOLDUP_ALLOCS"));
+	if (__register_atfork)
+		__register_atfork(NULL, NULL, after_fork, &begun); // the handle is any address in this library
+	else if (pthread_atfork)
+		pthread_atfork(NULL, NULL, after_fork);
 	begun = 1;
 }

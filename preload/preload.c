@@ -6,9 +6,9 @@
 // - HOLDUP_PIN=spread: the k-th thread runs only on the k-th CPU (modulo their number), distant CPUs first.
 // - HOLDUP_PIN=pack: the same, neighbouring CPUs first. The program's own thread affinities are then ignored.
 //
-// Needs glibc, because it interposes glibc's allocator and calls it by its internal names.
+// glibc's allocator is called by its internal names, another one (musl's) as the next definition.
 #define _GNU_SOURCE
-#include <dlfcn.h>
+#include "libc.h"
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -19,10 +19,44 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-extern void *__libc_malloc(size_t);
-extern void *__libc_calloc(size_t, size_t);
-extern void *__libc_realloc(void *, size_t);
-extern void __libc_free(void *);
+static void *next_malloc(size_t size)
+{
+	static void *(*next)(size_t);
+	if (!next)
+		next = __libc_malloc ? __libc_malloc : (void *(*)(size_t))next_symbol("malloc", NULL);
+	return next ? next(size) : NULL;
+}
+
+// Set while musl's calloc runs, which calls malloc by its public name, and so this library's.
+static __thread int unchanged __attribute__((tls_model("initial-exec")));
+
+static void *next_calloc(size_t count, size_t size)
+{
+	static void *(*next)(size_t, size_t);
+	if (!next)
+		next = __libc_calloc ? __libc_calloc : (void *(*)(size_t, size_t))next_symbol("calloc", NULL);
+	unchanged++;
+	void *memory = next ? next(count, size) : NULL;
+	unchanged--;
+	return memory;
+}
+
+static void *next_realloc(void *memory, size_t size)
+{
+	static void *(*next)(void *, size_t);
+	if (!next)
+		next = __libc_realloc ? __libc_realloc : (void *(*)(void *, size_t))next_symbol("realloc", NULL);
+	return next ? next(memory, size) : NULL;
+}
+
+static void next_free(void *memory)
+{
+	static void (*next)(void *);
+	if (!next)
+		next = __libc_free ? __libc_free : (void (*)(void *))next_symbol("free", NULL);
+	if (next)
+		next(memory);
+}
 
 #define LARGE ((size_t)64 << 10)
 #define SPAN ((size_t)64 << 10)
@@ -40,8 +74,7 @@ static _Atomic int asked;
 static size_t padding(void)
 {
 	if (!atomic_load(&asked)) {
-		const char *text = getenv("HOLDUP_MALLOC_PAD");
-		atomic_store(&pad, text ? strtoul(text, NULL, 10) : 0);
+		atomic_store(&pad, decimal(getenv("HOLDUP_MALLOC_PAD")));
 		atomic_store(&asked, 1);
 	}
 	return atomic_load(&pad);
@@ -88,10 +121,10 @@ static uint32_t moved_by(void *memory, int forget)
 static void *allocate(size_t size, int zeroed)
 {
 	size_t step = padding();
-	if (step == 0 || size < LARGE || size > SIZE_MAX - SPAN)
-		return zeroed ? __libc_calloc(1, size) : __libc_malloc(size);
+	if (step == 0 || unchanged || size < LARGE || size > SIZE_MAX - SPAN)
+		return zeroed ? next_calloc(1, size) : next_malloc(size);
 	size_t bytes = (atomic_fetch_add(&number, 1) * step) % SPAN & ~(size_t)15;
-	char *memory = zeroed ? __libc_calloc(1, size + bytes) : __libc_malloc(size + bytes);
+	char *memory = zeroed ? next_calloc(1, size + bytes) : next_malloc(size + bytes);
 	if (!memory || bytes == 0 || !remember((uintptr_t)memory + bytes, (uint32_t)bytes))
 		return memory;
 	return memory + bytes;
@@ -115,21 +148,21 @@ void *calloc(size_t count, size_t size)
 void free(void *memory)
 {
 	if (memory)
-		__libc_free((char *)memory - moved_by(memory, 1));
+		next_free((char *)memory - moved_by(memory, 1));
 }
 
 void *realloc(void *memory, size_t size)
 {
 	uint32_t bytes = memory ? moved_by(memory, 0) : 0;
 	if (bytes == 0)
-		return memory ? __libc_realloc(memory, size) : allocate(size, 0);
+		return memory ? next_realloc(memory, size) : allocate(size, 0);
 	if (size > SIZE_MAX - bytes) {
 		errno = ENOMEM;
 		return NULL;
 	}
 	// Removed first, because another block may get the old place.
 	moved_by(memory, 1);
-	char *again = __libc_realloc((char *)memory - bytes, size + bytes);
+	char *again = next_realloc((char *)memory - bytes, size + bytes);
 	if (!again) {
 		remember((uintptr_t)memory, bytes);
 		return NULL;
@@ -140,11 +173,20 @@ void *realloc(void *memory, size_t size)
 	return again;
 }
 
+// musl's aligned_alloc fails in a program that replaces malloc and not aligned_alloc.
+void *aligned_alloc(size_t alignment, size_t size)
+{
+	static void *(*real)(size_t, size_t);
+	if (!real)
+		real = (void *(*)(size_t, size_t))next_symbol("aligned_alloc", __libc_memalign);
+	return real ? real(alignment, size) : NULL;
+}
+
 size_t malloc_usable_size(void *memory)
 {
 	static size_t (*real)(void *);
 	if (!real)
-		real = (size_t (*)(void *))dlsym(RTLD_NEXT, "malloc_usable_size");
+		real = (size_t (*)(void *))next_symbol("malloc_usable_size", __libc_malloc ? glibc_usable_size : NULL);
 	uint32_t bytes = memory ? moved_by(memory, 0) : 0;
 	return real && memory ? real((char *)memory - bytes) - bytes : 0;
 }
@@ -183,7 +225,7 @@ static int set_thread(pthread_t thread, size_t size, const cpu_set_t *cpus)
 {
 	static int (*real)(pthread_t, size_t, const cpu_set_t *);
 	if (!real)
-		real = (int (*)(pthread_t, size_t, const cpu_set_t *))dlsym(RTLD_NEXT, "pthread_setaffinity_np");
+		real = (int (*)(pthread_t, size_t, const cpu_set_t *))next_symbol("pthread_setaffinity_np", NULL);
 	return real ? real(thread, size, cpus) : ENOSYS;
 }
 
@@ -206,8 +248,8 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*
 	static int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 	static _Atomic size_t threads;
 	if (!real)
-		real = (int (*)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *))dlsym(
-			RTLD_NEXT, "pthread_create");
+		real = (int (*)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *))next_symbol(
+			"pthread_create", NULL);
 	if (!real)
 		return EAGAIN;
 	int result = real(thread, attributes, start, argument);

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+mod demo;
 pub mod experiment;
 mod live_flags;
 pub mod pack;
@@ -13,6 +14,7 @@ pub mod query;
 pub mod top;
 pub mod watch;
 
+pub use demo::DemoArgs;
 pub use experiment::{DiffArgs, ScaleArgs, SweepArgs, TryArgs};
 pub use live_flags::MeanwhileArgs;
 pub use pack::PackArgs;
@@ -92,6 +94,8 @@ pub enum Command {
     Try(TryArgs),
     /// Explain a finding: its meaning, its criteria and its limits
     Explain(ExplainArgs),
+    /// Record a built-in program with a contended lock, and print its verdict
+    Demo(DemoArgs),
     /// Check which features work on this machine, and how to enable the others
     Doctor(DoctorArgs),
     /// Print the completions of a shell

@@ -6,12 +6,17 @@ mod stderr;
 mod build_name;
 mod cli;
 mod commands;
+mod demo_words;
 mod experiment;
 mod half_made;
 mod live;
 mod record;
 mod top;
 mod watch;
+
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -20,14 +25,10 @@ use std::process::ExitCode;
 const EXIT_FAILURE: u8 = 2;
 
 fn main() -> ExitCode {
+    holdup_capture::privileges::become_privileged_copy();
     let words: Vec<_> = std::env::args_os().collect();
     let done = match words.len() {
-        0 | 1 => commands::print(&format!(
-            "holdup {}: why is my program with many threads slow?\n\n{}\n\n`holdup --help` lists every command; `holdup doctor` \
-             says what works here.\n",
-            env!("CARGO_PKG_VERSION"),
-            cli::EXAMPLES
-        )),
+        0 | 1 => commands::welcome(),
         _ => match cli::parse(words) {
             Ok(cli) => commands::execute(cli.command),
             // The requested text, such as `--help`, or the usage error.

@@ -338,3 +338,18 @@ fn threads_with_lost_events_are_unknown_and_counted() {
     let all: u64 = shell.as_object().unwrap().values().filter_map(serde_json::Value::as_u64).sum();
     assert!(shell["unknown"].as_u64().unwrap() > all / 2, "{shell}");
 }
+
+#[test]
+fn the_demo_records_its_program_and_prints_the_next_step() {
+    let scratch = Scratch::new("command-line-demo");
+    let output = run(&scratch, &["demo", "-o", "d.holdup"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(stdout(&output), "20000000 words counted\n");
+    let text = stderr(&output);
+    assert!(text.contains("demo --work") && text.contains("WHERE THE TIME WENT"), "{text}");
+    assert!(text.contains("Next: holdup demo --fixed"), "{text}");
+    assert!(Path::new(&scratch.join("d.holdup")).exists());
+    let fixed = run(&scratch, &["demo", "--fixed", "-o", "e.holdup"]);
+    assert!(fixed.status.success(), "{}", stderr(&fixed));
+    assert_eq!(stdout(&fixed), "20000000 words counted\n");
+}

@@ -5,6 +5,7 @@ mod attach;
 mod catalogue;
 #[cfg(feature = "sql")]
 mod dataset;
+mod demo;
 pub mod descriptors;
 mod diff;
 mod doctor;
@@ -28,6 +29,7 @@ mod sweep;
 mod top;
 mod view;
 mod watch;
+mod welcome;
 mod whatif;
 
 use std::io::{IsTerminal, Write};
@@ -38,6 +40,9 @@ use holdup_capture::{launch, privileges};
 use holdup_report::Style;
 
 use crate::cli::Command;
+
+/// Executes one command.
+pub use welcome::execute as welcome;
 
 /// Executes one command.
 pub fn execute(command: Command) -> Result<ExitCode> {
@@ -66,6 +71,7 @@ pub fn execute(command: Command) -> Result<ExitCode> {
         Command::Sweep(args) => sweep::execute(&args),
         Command::Try(args) => sweep::execute_try(&args),
         Command::Explain(args) => explain::execute(&args),
+        Command::Demo(args) => demo::execute(&args),
         Command::Doctor(args) => doctor::execute(&args),
         Command::Completions(args) => catalogue::completions(args.shell),
         Command::Man => man::print(),

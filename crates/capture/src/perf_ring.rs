@@ -179,7 +179,7 @@ pub fn open_build_ids(attr: &Attr, pid: i32, cpu: i32) -> io::Result<OwnedFd> {
 
 /// The id that records carry in `IDENTIFIER` fields for this event and its inherited copies.
 pub fn event_id(fd: &OwnedFd) -> io::Result<u64> {
-    const IOC_ID: libc::c_ulong = 0x8008_2407;
+    const IOC_ID: libc::Ioctl = 0x8008_2407_u32 as libc::Ioctl;
     let mut id = 0u64;
     // SAFETY: IOC_ID writes one u64 behind the pointer.
     match unsafe { libc::ioctl(fd.as_raw_fd(), IOC_ID, &raw mut id) } {
@@ -190,7 +190,7 @@ pub fn event_id(fd: &OwnedFd) -> io::Result<u64> {
 
 /// Sends `fd`'s records into the ring of `ring` (same CPU, same clock).
 pub fn redirect(fd: &OwnedFd, ring: &Ring) -> io::Result<()> {
-    const IOC_SET_OUTPUT: libc::c_ulong = 0x2405;
+    const IOC_SET_OUTPUT: libc::Ioctl = 0x2405_u32 as libc::Ioctl;
     // SAFETY: both descriptors are open, and the kernel accesses no memory of ours.
     match unsafe { libc::ioctl(fd.as_raw_fd(), IOC_SET_OUTPUT, ring.fd.as_raw_fd()) } {
         -1 => Err(io::Error::last_os_error()),

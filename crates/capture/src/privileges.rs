@@ -2,6 +2,9 @@
 //! started by root reads untrusted bytes.
 
 use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
 use std::sync::OnceLock;
 
 use crate::error::CaptureError;
@@ -77,10 +80,15 @@ const FOR_EVENTS: u64 = 1 << capability::SYS_ADMIN
 
 /// Whether this thread holds CAP_SYS_ADMIN.
 pub fn may_open_any_event() -> bool {
-    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    holds(capability::SYS_ADMIN)
+}
+
+/// Whether this thread's effective set holds a capability. False if /proc is not available.
+fn holds(number: u32) -> bool {
+    let Ok(status) = std::fs::read_to_string("/proc/thread-self/status") else { return false };
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     let effective = effective.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    effective.is_some_and(|mask| mask >> capability::SYS_ADMIN & 1 == 1)
+    effective.is_some_and(|mask| mask >> number & 1 == 1)
 }
 
 /// Drops every capability of this thread except those that opening perf events takes.
@@ -110,6 +118,29 @@ const OF_FILES: u64 = 1 << capability::DAC_OVERRIDE | 1 << capability::DAC_READ_
 pub fn are_lent() -> bool {
     // SAFETY: both read a number.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 && libc::geteuid() != 0 }
+}
+
+/// The package's copy of holdup that has capabilities. Only root and the group `holdup` may execute it.
+pub const PRIVILEGED_COPY: &str = "/usr/libexec/holdup/holdup";
+/// The package's binary for every user, of the same build.
+const PACKAGED: &str = "/usr/bin/holdup";
+
+/// Executes [`PRIVILEGED_COPY`] with the same arguments instead of this process, if this process is the package's
+/// binary and its user may execute the copy. Otherwise returns, and recordings use a lower backend.
+pub fn become_privileged_copy() {
+    // SAFETY: reads a number.
+    let is_root = unsafe { libc::geteuid() } == 0;
+    // A service has capabilities from systemd, which an executable with its own ones would replace.
+    if is_root
+        || holds(capability::BPF)
+        || std::env::current_exe().is_ok_and(|own| own != Path::new(PACKAGED))
+    {
+        return;
+    }
+    let mut words = std::env::args_os();
+    let name = words.next().unwrap_or_else(|| PACKAGED.into());
+    // An error means that the copy does not exist or is not for this user.
+    let _ = Command::new(PRIVILEGED_COPY).arg0(name).args(words).exec();
 }
 
 /// Drops every capability that the file grants to this thread, also for threads that it starts. The user's
@@ -213,12 +244,9 @@ pub fn lower_priority() {
 /// the recorder from its CPU until the ring is full. Only while it is needed: it takes the CPU from them.
 pub fn run_at_once(at_once: bool) {
     let (policy, priority) = if at_once { (libc::SCHED_RR, 99) } else { (libc::SCHED_OTHER, 0) };
-    // SAFETY: a struct of plain numbers is cleared and read. 0 is the calling thread.
-    unsafe {
-        let mut parameters: libc::sched_param = std::mem::zeroed();
-        parameters.sched_priority = priority;
-        libc::sched_setscheduler(0, policy, &raw const parameters);
-    }
+    // SAFETY: the kernel reads one int, the only member of its struct sched_param. 0 is the calling thread. musl's
+    // function of this name fails with ENOSYS.
+    unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const priority) };
 }
 
 /// Nice value of the calling thread.
@@ -241,7 +269,7 @@ mod tests {
     fn all_files_list_the_same_capabilities() {
         let top = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
         let text = |file: &str| std::fs::read_to_string(format!("{top}/{file}")).unwrap();
-        for file in ["README.md", "docs/install.md", "packaging/debian/postinst", "dev"] {
+        for file in ["README.md", "docs/install.md", "packaging/scripts/after-install", "dev"] {
             assert!(text(file).contains(&format!("setcap {} ", for_setcap())), "{file}");
         }
         for file in ["docs/install.md", "packaging/Containerfile"] {

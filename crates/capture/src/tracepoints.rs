@@ -53,7 +53,7 @@ impl Tracepoint {
             let failed = |error: io::Error| refused(format!("{category}:{name}: {error}"));
             let fd = perf_ring::open(&attr, -1, i32::from(cpu)).map_err(failed)?;
             if !filter.is_empty() {
-                const IOC_SET_FILTER: libc::c_ulong = 0x4008_2406;
+                const IOC_SET_FILTER: libc::Ioctl = 0x4008_2406_u32 as libc::Ioctl;
                 // SAFETY: the kernel reads a text that ends in 0.
                 if unsafe { libc::ioctl(fd.as_raw_fd(), IOC_SET_FILTER, filter.as_ptr()) } != 0 {
                     let fields = fields(&place).join(", ");

@@ -25,7 +25,7 @@ pub enum Stops {
 /// `PERF_FORMAT_TOTAL_TIME_RUNNING`.
 const TIME_RUNNING: u64 = 1 << 1;
 /// `PERF_EVENT_IOC_REFRESH`.
-const REFRESH: libc::c_ulong = 0x2402;
+const REFRESH: libc::Ioctl = 0x2402_u32 as libc::Ioctl;
 
 /// A watchpoint of one thread, removed on drop.
 pub struct Watchpoint(File);

@@ -102,8 +102,9 @@ impl Conditions {
                 check(1, libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set))?;
             }
             if let Some((policy, priority)) = self.policy {
-                let parameters = libc::sched_param { sched_priority: priority };
-                check(2, libc::sched_setscheduler(0, policy, &parameters))?;
+                // musl's function of this name fails with ENOSYS, and its struct has more members than the kernel's.
+                let done = libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const priority);
+                check(2, done as libc::c_int)?;
             }
             if let Some(nice) = self.nice {
                 check(3, libc::setpriority(libc::PRIO_PROCESS, 0, nice))?;

@@ -29,10 +29,8 @@ pub fn sleep(pause: Duration, life: Option<&Life>, other: Option<BorrowedFd<'_>>
     let wanted = |fd: &dyn AsRawFd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     let mut all: Vec<libc::pollfd> = other.iter().map(|other| wanted(other)).collect();
     all.extend(life.map(|life| wanted(&life.0)));
-    let time = libc::timespec {
-        tv_sec: pause.as_secs() as libc::time_t,
-        tv_nsec: libc::c_long::from(pause.subsec_nanos()),
-    };
+    let time =
+        libc::timespec { tv_sec: pause.as_secs() as _, tv_nsec: libc::c_long::from(pause.subsec_nanos()) };
     // SAFETY: `all` has open descriptors, with its length passed, and a timeout. The kernel writes one number
     // for each.
     unsafe { libc::ppoll(all.as_mut_ptr(), all.len() as libc::nfds_t, &time, std::ptr::null()) };

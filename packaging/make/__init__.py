@@ -1,0 +1,1 @@
+"""The parts of packaging/release: one file for each kind of package."""
