@@ -20,11 +20,11 @@ pub struct DoctorRow {
 /// How a check went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DoctorStatus {
-    /// It works.
+    /// The check passed.
     Ok,
-    /// It works in part.
+    /// The ability works in part.
     Degraded,
-    /// It does not work.
+    /// The ability is missing.
     Missing,
 }
 

@@ -312,7 +312,7 @@ fn a_recording_without_threads_is_a_page_all_the_same() {
     assert_eq!(unpacked(&page.html)["summary"]["wall_ns"], 0);
 }
 
-/// This number of threads that switch now and then, in one process, with hostile names.
+/// `threads` threads that switch now and then, in one process, with hostile names.
 fn crowd(threads: u32) -> Trace {
     let mut trace = Trace::default();
     trace.manifest.end_ns = 10_000_000;

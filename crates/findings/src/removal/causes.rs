@@ -26,9 +26,9 @@ const SPREAD_LOST: f64 = 0.25;
 /// Share of the cost of distributing tasks that remains with tasks ten times as coarse.
 pub const TASKS_LEFT: f64 = 0.1;
 
-/// Syscalls through which threads hand work to each other: x86-64's numbers of read, write, poll, readv,
-/// writev, select, sendto, recvfrom, sendmsg, recvmsg, semop, msgsnd, msgrcv, futex, epoll_wait, pselect6,
-/// ppoll and epoll_pwait.
+/// Numbers of the syscalls through which threads hand work to each other (x86-64). These are read, write,
+/// poll, readv, writev, select, sendto, recvfrom, sendmsg, recvmsg, semop, msgsnd, msgrcv, futex. The last
+/// are epoll_wait, pselect6, ppoll and epoll_pwait.
 const HANDING: [i32; 18] = [0, 1, 7, 19, 20, 23, 44, 45, 46, 47, 65, 69, 70, FUTEX, 232, 270, 271, 281];
 
 /// connect, accept and accept4, which wake the threads that watch a listening socket.

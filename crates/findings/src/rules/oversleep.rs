@@ -131,7 +131,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     let is_known =
         known.is_some() || kept_back.is_some() || untold.is_some_and(|untold| untold.waits >= SLEEPS_MIN);
     let confidence = scene.confidence(if is_known { sure.max(Confidence::Medium) } else { sure });
-    // Without load nobody waits for a server, and its housekeeping is all that there is.
+    // Without load no client waits for a server, which then does only its housekeeping.
     if confidence == Confidence::Low && is_nearly_idle(scene.trace, &scene.derived.ledger) {
         return Ok(Vec::new());
     }

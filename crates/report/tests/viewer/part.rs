@@ -99,7 +99,7 @@ fn a_table_that_is_cut_says_of_how_much_it_is_the_first() {
     assert_eq!(ask(&busy(), "tables/threads")["note"], "");
 }
 
-/// This number of threads whose slices have little in common.
+/// `threads` threads whose slices have little in common.
 fn uneven(threads: u32) -> Trace {
     let mut trace = Trace::default();
     let end = Timestamp(1 << 30);
