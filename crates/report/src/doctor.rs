@@ -185,7 +185,7 @@ pub fn doctor_json(rows: &[DoctorRow], programs: &[ProgramRow], rung: &str, reas
         })
     };
     json!({
-        "rung": rung,
+        "backend": rung,
         "reason": reason,
         "checks": rows.iter().map(check).collect::<Value>(),
         "programs": programs.iter().map(program).collect::<Value>(),

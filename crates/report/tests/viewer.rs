@@ -496,7 +496,7 @@ fn a_first_look_tells_what_the_whole_trace_tells() {
     let (look, viewer) = (first_look_of(&trace), busy());
     let summary = ask(&viewer, "summary");
     for same in
-        ["command", "wall_ns", "zoom", "host", "tables", "flames", "processes", "rung", "losses", "loss"]
+        ["command", "wall_ns", "zoom", "host", "tables", "flames", "processes", "backend", "losses", "loss"]
     {
         assert_eq!(look["summary"][same], summary[same], "{same}");
     }

@@ -27,7 +27,7 @@ pub(super) fn recording() -> Table<Manifest> {
             Int "end_ns" "end (ns)" = int(row.end_ns);
             Int "wall_ns" "length (ns)" = int(facts.trace.wall().0);
             Int "start_unix_ns" "Unix time of start_ns (ns)" = int(row.start_unix_ns);
-            Text "rung" "backend that recorded it: bpf, perf or proc" = text(rung(row.rung));
+            Text "backend" "backend that recorded it: bpf, perf or proc" = text(rung(row.rung));
             Flag "recovered" "it was restored from the journal of a recorder that was killed" = Some(row.recovered);
             Int "format" "version of the recording's format" = Some(i64::from(row.format));
             Text "holdup" "version of holdup that wrote it" = told(&row.holdup);

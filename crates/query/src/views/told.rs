@@ -14,7 +14,7 @@ pub(super) fn spans() -> Table<SpanRow> {
             Text "thread_name" "its name" = facts.thread_name(row.thread).and_then(text);
             Int "lane" "lane that reported it: row in raw.lanes" = Some(i64::from(row.lane));
             Text "runtime" "name and version of the runtime that reported it" = runtime(facts, row.lane).and_then(told);
-            Text "kind" "user, gc-work, gc-wait, idle, stop, gc-beside, stops-all or stopped"
+            Text "kind" "user, gc-work, gc-wait, idle, stop, gc-concurrent, stops-all or stopped"
                 = text(facts.trace.told_name(row.name).kind.name());
             Text "name" "name given by the runtime or the program" = text(&facts.trace.told_name(row.name).text);
             Int "start_ns" "start (ns)" = int(row.start.0);
