@@ -157,7 +157,11 @@ fn what_is_called_too_often_is_left_alone_and_said() {
     // Its code is as it was: twenty million calls last longer than it takes to hear of it.
     assert!(said.starts_with("2 probes\n0 "), "{said}");
     assert_eq!(report["loss"]["by_source"]["runtime-probes"], 1, "{}", report["loss"]);
-    assert!(report["runtime_events"][0]["spans"].as_u64().is_some_and(|spans| spans <= 100), "{}", report["runtime_events"]);
+    assert!(
+        report["runtime_events"][0]["spans"].as_u64().is_some_and(|spans| spans <= 100),
+        "{}",
+        report["runtime_events"]
+    );
 }
 
 #[test]

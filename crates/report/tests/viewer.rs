@@ -66,7 +66,7 @@ const QUESTIONS: &[&str] = &[
     "search",
     "tables/threads",
     "tables/locks",
-    "tables/meetings",
+    "tables/barriers",
     "tables/pauses",
     "tables/gc-lengths",
     "tables/gc-longest",

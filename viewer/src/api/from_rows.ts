@@ -29,7 +29,7 @@ export function rangeLedger(bundle: Bundle, range: Range, threads: readonly Thre
     note: [
       of.length < wanted.length ? `${count(of.length)} of ${count(wanted.length)} threads` : "",
       summary.ledger.split_known ? "running time is split as in the whole run" : "",
-    ].filter((one) => one !== "").join("; "),
+    ].filter((one) => one !== "").join(", "),
   };
 }
 
