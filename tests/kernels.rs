@@ -67,7 +67,7 @@ fn first_finding_is_the_cause(case: &str, arguments: &[&str]) {
 
 /// The first finding about the program of a new recording, whose ledger must add up.
 fn first_finding(scratch: &Scratch, words: &[&str], case: &str) -> Value {
-    let report = record_json(scratch, &["--rung", "bpf"], words);
+    let report = record_json(scratch, &["--backend", "bpf"], words);
     adds_up(&report, case);
     let findings = report["findings"].as_array().expect("findings");
     let of_program = |finding: &&Value| !MACHINE.iter().any(|rule| finding["rule"] == *rule);
@@ -117,7 +117,7 @@ fn standard_loads_lose_nothing() {
         if stressor == "hdd" {
             words.extend(["--hdd-bytes", "8m", "--hdd-opts", "fsync"]);
         }
-        let report = record_json(&scratch, &["--buffer", "256", "--rung", "bpf"], &words);
+        let report = record_json(&scratch, &["--buffer", "256", "--backend", "bpf"], &words);
         adds_up(&report, stressor);
         let unknown = report["ledger"]["classes"]["unknown"].as_u64().unwrap_or(0);
         println!("{stressor}: lost {}, unknown {unknown} ns", report["loss"]["events"]);

@@ -8,7 +8,7 @@ from .common import PROJECT, cache
 HEAD = """# Kernels
 
 Written by the checks of `./dev vm` (`--all` runs all kernels). Each row is one guest under {emulation}, with packages from Debian's archive.
-Start-up is how much longer `holdup run -- true` takes than `true`; under emulation it is many times longer than on hardware.
+Start-up is how much longer `holdup run -- true` takes than `true`. Under emulation it is many times longer than on hardware.
 "Most verified" is the BPF program with the most instructions that the verifier walked, with that number.
 
 | kernel | Linux | flavour | CPUs | programs loaded | most verified | start-up | live tests | first finding on hot-lock |
@@ -26,7 +26,7 @@ without samples of a CPU. Memory is what the machine has less of while the progr
 FALLBACK = """
 ## Where BPF is refused
 
-The program that was asked for runs on a lower backend, with one line that says why (`holdup run -- sh -c 'echo ran; exit 7'`).
+The requested program still runs, on a lower backend. holdup prints one line with the reason (`holdup run -- sh -c 'echo ran; exit 7'`).
 
 | refused by | backend | line |
 |---|---|---|

@@ -252,6 +252,7 @@ pub fn forecast_gains(facts: Facts, derived: &Derived, findings: &mut [Charged])
         finding.gain = merged((facts.trace, derived), (finding, charge), &forecast);
         if estimate::is_reproduced(forecast.unchanged) {
             estimate::note_forecast(finding);
+            finding.summary.extend(causes::classes_removed(&forecast, &derived.ledger));
         }
         let cost = finding.cost_ns as f64 / derived.ledger.total_ns.max(1) as f64;
         let may_be_nothing = forecast.may_be_nothing() || is_there_anyway(finding);

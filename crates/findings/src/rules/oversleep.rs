@@ -132,7 +132,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         || delayed_sends.is_some()
         || lost_wakeups.is_some_and(|lost| lost.waits >= SLEEPS_MIN);
     let confidence = scene.confidence(if is_known { sure.max(Confidence::Medium) } else { sure });
-    // Without load nobody waits for a server, and its housekeeping is all that there is.
+    // Without load no client waits for a server, which then does only its housekeeping.
     if confidence == Confidence::Low && is_nearly_idle(scene.trace, &scene.derived.ledger) {
         return Ok(Vec::new());
     }

@@ -77,7 +77,7 @@ fn an_idle_server_with_a_clock_is_a_hint_at_most() {
     assert!(sure.is_none() || sure == Some(Confidence::Low), "{sure:?}");
 }
 
-/// Its own timer expires ten times a second, and no request arrives in between.
+/// A loop whose own timer expires ten times a second, and no request arrives in between.
 #[test]
 fn an_event_loop_that_is_asked_nothing_holds_nothing_up() {
     check_lanes(
@@ -161,7 +161,7 @@ fn sleeping_while_another_thread_works_is_silent() {
     );
 }
 
-/// A server without clients, to which one attaches, is busy for 1 % of the time: nobody waits for its housekeeping.
+/// A server without clients, to which one attaches, is busy for 1 % of the time. No client waits for its housekeeping.
 #[test]
 fn an_idle_process_that_was_attached_to_does_not_oversleep() {
     let oversleeps = |mode: &str, busy: usize| {

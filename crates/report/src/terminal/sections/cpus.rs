@@ -31,7 +31,7 @@ pub(super) fn lines(view: &View) -> Vec<String> {
         Column::Figure("stolen"),
         Column::Figure("idle"),
         Column::Figure("switches"),
-        Column::Text("other programs, the longest first"),
+        Column::Text("other programs"),
     ];
     let (shown, left_out) = worth_a_row(&derived.cpus);
     let rows: Vec<Vec<String>> = shown.into_iter().map(|cpu| row(view, cpu)).collect();
@@ -148,10 +148,7 @@ fn account(view: &View) -> Vec<String> {
     };
     let rows: Vec<Vec<String>> = times.cpus.iter().take(CPUS_MAX).map(cpu).collect();
     lines.extend(table::lines(&columns, &rows, view.style));
-    lines.push(super::nothing(
-        view,
-        "by the kernel's own accounting of all programs, in ticks: short times are coarse",
-    ));
+    lines.push(super::nothing(view, "kernel accounting of all programs, in ticks (coarse for short times)"));
     if times.steps.len() < 2 {
         return lines;
     }
