@@ -17,6 +17,7 @@ mod loss;
 mod owners;
 mod polled;
 mod rounds;
+mod stack_words;
 mod task_waits;
 mod thread_words;
 mod told;
