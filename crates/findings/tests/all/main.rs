@@ -17,6 +17,7 @@ mod endings;
 mod estimates;
 mod event_loops;
 mod forks;
+mod gains;
 mod gc;
 mod given_back;
 mod glance;
