@@ -8,6 +8,8 @@ use crate::finding::{Confidence, Finding, Gain};
 use crate::merging::Charged;
 use crate::rules;
 
+use super::OFF;
+
 /// Position of the likely gain between the bounds of a forecast. The casebook has pairs whose cause was
 /// really removed. The median of their measured gains was at 0.79 to 0.86 (three line-ups of 47 and 48 pairs).
 /// The middle was off by 13 to 18 points on average, this position by 9 to 14. Positions 0.7 and 0.9 are
@@ -33,15 +35,23 @@ pub fn likely(gain: Gain) -> Option<f64> {
 }
 
 /// Lowers upper bounds to the CPUs' capacity for causes that are only waits. The work remains, and takes at
-/// least its CPU time on all CPUs. Kernel and spinning time may go with the waits.
-pub fn bound_by_cpus(trace: &Trace, derived: &Derived, findings: &mut [Charged]) {
+/// least its CPU time on all CPUs. Kernel and spinning time may go with the waits. The work is known as well as
+/// its samples, without the cost of recording (`part`, a share of all running time). A remedy that divides the
+/// work evenly reaches this bound, so it gets the margin for the difference of two runs.
+pub fn bound_by_cpus(trace: &Trace, derived: &Derived, part: f64, findings: &mut [Charged]) {
     let capacity_ns = f64::from(derived.occupancy.cpus.max(1)) * trace.wall().0.max(1) as f64;
-    let most = 1.0 - derived.ledger.class_ns(Class::Useful) as f64 / capacity_ns;
+    let (work_ns, error_ns) = (derived.ledger.class_ns(Class::Useful), derived.ledger.error_ns(Class::Useful));
+    let most = capacity(work_ns.saturating_sub(error_ns) as f64 / capacity_ns, part);
     for Charged { finding, .. } in findings {
         if rules::is_of_waits_alone(finding.rule) {
             finding.gain = bounded(finding.gain, most);
         }
     }
+}
+
+/// Upper bound of a gain if work that takes this share of all CPUs remains, `part` of it the cost of recording.
+fn capacity(work: f64, part: f64) -> f64 {
+    1.0 - work * (1.0 - part) + OFF
 }
 
 fn bounded(gain: Gain, most: f64) -> Gain {
@@ -90,6 +100,9 @@ mod tests {
         // 7.5 CPU-seconds of work in 8 s on 2 CPUs.
         let most = 1.0 - 7.5 / 16.0;
         assert_eq!(bounded(gain(0.0, 1.0), most), gain(0.0, 0.53125));
+        assert!((capacity(7.5 / 16.0, 0.0) - most - OFF).abs() < 1e-9);
+        // A tenth of the recorded work was the recorder's.
+        assert!((capacity(7.5 / 16.0, 0.1) - (1.0 - 6.75 / 16.0) - OFF).abs() < 1e-9);
         assert_eq!(bounded(gain(0.1, 0.2), most), gain(0.1, 0.2));
         assert_eq!(bounded(gain(0.1, 0.2), -0.1), gain(0.0, 0.0));
     }

@@ -196,7 +196,8 @@ pub fn judge(facts: Facts, derived: &Derived) -> Judgement {
         }
     }
     removal::without_recording(facts.trace, derived, &mut found);
-    removal::estimate::bound_by_cpus(facts.trace, derived, &mut found);
+    let recording = removal::recording_part(facts.trace, derived);
+    removal::estimate::bound_by_cpus(facts.trace, derived, recording, &mut found);
     removal::estimate::estimate(&mut found);
     without_fallback(&mut found);
     let is_any_sure = found.iter().any(|one| !is_hint(&one.finding) && one.finding.gain.low >= SURE_GAIN);
