@@ -103,7 +103,7 @@ def judge(done, report, watcher, cpus):
     if not ledger["total_ns"] or sum(ledger["classes"].values()) != ledger["total_ns"]:
         wrong.append("the ledger does not add up")
     if report.get("loss", {}).get("events", 1):
-        wrong.append(f"{report.get('loss', {}).get('events')} events lost")
+        wrong.append(f"{report.get('loss', {}).get('events')} events lost {report.get('loss', {}).get('by_source')}")
     if watcher.failure:
         wrong.append(watcher.failure)
     if cpus is not None and not set(ran) <= set(cpus):
