@@ -111,11 +111,16 @@ pub fn to_json_with(trace: &Trace, analysis: &Analysis, stacks: &StackAsk) -> Va
     report["task_locks"] = task_locks::to_json(trace, &derived.task_locks);
     report["fired"] = crate::moment::to_json(trace, analysis);
     report["computes"] = computes(trace, analysis);
-    report["threads_seen"] = manifest.threads_seen.into();
-    report["damaged"] = damage::to_json(trace);
-    report["exit_signal"] = manifest.exit_signal.into();
-    report["too_short"] = is_too_short(trace).into();
+    add_completeness(&mut report, trace);
     report
+}
+
+/// Adds how the program ended, and how much of it the recording has.
+fn add_completeness(report: &mut Value, trace: &Trace) {
+    report["threads_seen"] = trace.manifest.threads_seen.into();
+    report["damaged"] = damage::to_json(trace);
+    report["exit_signal"] = trace.manifest.exit_signal.into();
+    report["too_short"] = is_too_short(trace).into();
 }
 
 /// Whether the program computes, with advice. `share` is null if it does not.
