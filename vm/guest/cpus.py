@@ -16,8 +16,7 @@ START_SECONDS = 300
 GROUPS = "/sys/fs/cgroup"
 GROUP = f"{GROUPS}/holdup-cpus"
 GROUP_CPUS = [0, 4]
-# Sources of counts that the kernel makes incomplete: since 7.3 it preempts BPF programs at tracepoints, and skips other threads' runs
-# of them in the meantime (docs/kernel-notes.md, "Missed runs of BPF programs").
+# Sources of counts that the kernel makes incomplete: docs/kernel-notes.md, "Missed runs of BPF programs".
 KERNEL_SKIPS = {"syscall-windows", "shootdowns"}
 # Maximum memory for maps and rings with all possible CPUs (MiB).
 MEMORY_MAX_MIB = 1024
@@ -134,7 +133,7 @@ def node_of_cpus():
 
 
 def judge_nodes(report, cpus):
-    """Returns what is wrong with the nodes of CPUs and threads in a report."""
+    """Returns the failures of the nodes of CPUs and threads in a report."""
     kernel = node_of_cpus()
     reported = {cpu: node["node"] for node in report.get("nodes", []) for cpu in node["cpus"]}
     wrong = [f"CPU {cpu} on node {node}, reported on {reported[cpu]}" for cpu, node in kernel.items() if reported.get(cpu, node) != node]

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn cpus_that_came_later_are_added_in_order_and_others_stay() {
+    fn new_cpus_are_added_in_order() {
         let place = |cpu, node| CpuPlace { cpu, node, ..CpuPlace::default() };
         let mut places = vec![place(0, 0), place(2, 1)];
         merge(&mut places, vec![place(1, 1), place(2, 7), place(3, 1)]);
