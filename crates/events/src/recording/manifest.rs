@@ -30,6 +30,9 @@ pub struct Manifest {
     /// Threads of the program that the recorder saw, whatever became of their events. 0 if they were not counted.
     #[serde(default)]
     pub threads_seen: u64,
+    /// Maximum time by which an event reached the journal after newer events (ns). 0 if unknown.
+    #[serde(default)]
+    pub lag_ns: u64,
     /// The machine.
     pub host: Host,
     /// First moment of the recording (ns, CLOCK_MONOTONIC).
