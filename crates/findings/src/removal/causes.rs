@@ -37,7 +37,7 @@ const CLASSES_MAX: usize = 3;
 /// than `ledger` has of it.
 pub fn classes_removed(forecast: &Forecast, ledger: &Ledger) -> Option<String> {
     let removed = |class: Class| {
-        let recorded = if class == Class::Useful { ledger.running_ns() } else { ledger.of(class) };
+        let recorded = if class == Class::Useful { ledger.running_ns() } else { ledger.class_ns(class) };
         let [before, after] = [forecast.classes_before, forecast.classes].map(|ns| ns[class as usize]);
         before.saturating_sub(after).min(recorded)
     };
