@@ -655,7 +655,7 @@ impl Loop {
             }
         }
         for (name, skipped) in skipped_runs::other_events(&self.session) {
-            self.journal.push(&Event::Loss(loss_at_end(name, "not examined", skipped, end_ns)));
+            self.journal.push(&Event::Loss(loss_at_end(name, Loss::SKIPPED, skipped, end_ns)));
         }
         if self.bad_records > 0 {
             self.journal.push(&Event::Loss(loss_at_end("records", "unreadable", self.bad_records, end_ns)));

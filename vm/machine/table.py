@@ -17,13 +17,13 @@ Start-up is how much longer `holdup run -- true` takes than `true`. Under emulat
 CPUS = """
 ## CPUs that come and go, and memory nodes
 
-holdup-dial with 12 threads, recorded on a kernel that was booted with `{append}`. "Lost" are events by source. Kernels from 7.3
-skip runs of BPF programs that count (kernel-notes.md, "Missed runs of BPF programs"). "Gaps" are spans of time without samples of a
+holdup-dial with 12 threads, recorded on a kernel that was booted with `{append}`. "Lost" are events that holdup
+lost, "skipped" are those whose BPF program the kernel skipped ([why](kernel-notes.md)). "Gaps" are spans of time without samples of a
 CPU. "Migrations" are those within a node and to another node. Memory is what the machine has less of while the program runs, the
 program's own memory included.
 
-| kernel | CPUs | case | lost | gaps | unknown | threads by node | migrations | memory | result |
-|---|---|---|---|---|---|---|---|---|---|
+| kernel | CPUs | case | lost | skipped | gaps | unknown | threads by node | migrations | memory | result |
+|---|---|---|---|---|---|---|---|---|---|---|
 """
 FALLBACK = """
 ## Where BPF is refused
@@ -139,10 +139,9 @@ def cpus(rows):
     for name, results in rows:
         for case, found in results.get("parts", {}).get("cpus", {}).get("cases", {}).items():
             text = "; ".join(found["wrong"]) or "as it should be"
-            lost = ", ".join(f"{events} {source}" for source, events in found.get("by_source", {}).items() if events) or 0
             moves = found.get("moves", {})
             near = (moves.get("same_core") or 0) + (moves.get("same_node") or 0)
-            lines.append(f"| {name} | {results.get('asked_cpus')} | {case} | {lost} | {found.get('gaps', '')} "
+            lines.append(f"| {name} | {results.get('asked_cpus')} | {case} | {found.get('lost', '')} | {found.get('skipped', '')} | {found.get('gaps', '')} "
                          f"| {100 * found.get('unknown', 0):.2f} % | {' + '.join(map(str, found.get('by_node', [])))} "
                          f"| {near}, {moves.get('other_node')} | {found.get('mib', '')} MiB | {text.replace('|', '/')} |")
     return CPUS.format(append=next((results["append"] for _, results in rows if results.get("what") == "cpus" and "append" in results), "")) + \

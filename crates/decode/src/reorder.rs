@@ -15,8 +15,11 @@ pub const HORIZON: Duration = Duration(1_000_000_000);
 /// records stop.
 const AHEAD_MAX: Duration = Duration(30_000_000_000);
 
-/// Maximum horizon. Bounds memory: with a million events per second, ten million events wait.
-const HORIZON_MAX: Duration = Duration(10_000_000_000);
+/// Maximum horizon.
+const HORIZON_MAX: Duration = Duration(120_000_000_000);
+
+/// Maximum number of waiting events. With more, the older half is passed on early, which bounds memory.
+const WAITING_MAX: usize = 4_000_000;
 
 /// The newest events so far, in the order in which events arrive.
 #[derive(Default)]
@@ -64,7 +67,7 @@ impl Lag {
     }
 }
 
-/// Returns the horizon with which events are in order that were late by at most `lag`: at least [`HORIZON`], at most 10 s.
+/// Returns the horizon with which events are in order that were late by at most `lag`: at least [`HORIZON`], at most 2 min.
 pub fn horizon_for(lag: Duration) -> Duration {
     Duration(lag.0.saturating_add(1)).clamp(HORIZON, HORIZON_MAX)
 }
@@ -73,6 +76,8 @@ pub fn horizon_for(lag: Duration) -> Duration {
 pub struct Reorder {
     horizon: Duration,
     waiting: Vec<Event>,
+    /// [`WAITING_MAX`], less in tests.
+    waiting_max: usize,
     newest: Newest,
     /// Everything before has been released.
     released: Timestamp,
@@ -88,6 +93,7 @@ impl Reorder {
         Reorder {
             horizon,
             waiting: Vec::new(),
+            waiting_max: WAITING_MAX,
             newest: Newest::default(),
             released: Timestamp(0),
             late: 0,
@@ -111,6 +117,17 @@ impl Reorder {
         let watermark = self.newest.watermark();
         if watermark.since(self.sorted_at) > Duration(self.horizon.0 / 4) {
             self.release(watermark - self.horizon, sink);
+        }
+        if self.waiting.len() >= self.waiting_max {
+            self.release_half(sink);
+        }
+    }
+
+    /// Passes on the older half of the events. Events that come later and are older are late.
+    fn release_half(&mut self, sink: &mut dyn FnMut(Event)) {
+        self.waiting.sort_by_key(Event::at);
+        if let Some(middle) = self.waiting.get(self.waiting.len() / 2) {
+            self.release(middle.at() + Duration(1), sink);
         }
     }
 
@@ -221,6 +238,18 @@ mod tests {
     fn the_horizon_is_bounded() {
         assert_eq!(horizon_for(Duration(0)), HORIZON);
         assert_eq!(horizon_for(Duration(u64::MAX)), HORIZON_MAX);
+    }
+
+    #[test]
+    fn few_events_wait_even_with_a_long_horizon() {
+        let mut order = Reorder { waiting_max: 100, ..Reorder::new(HORIZON_MAX) };
+        let mut out = Vec::new();
+        for at in 0..1_000 {
+            order.push(waking(at), &mut |event| out.push(event.at().0));
+            assert!(order.waiting.len() < 100);
+        }
+        order.finish(&mut |event| out.push(event.at().0));
+        assert_eq!(out, (0..1_000).collect::<Vec<u64>>());
     }
 
     #[test]

@@ -48,7 +48,6 @@ pub fn to_json(trace: &Trace, analysis: &Analysis) -> Value {
 pub fn to_json_with(trace: &Trace, analysis: &Analysis, stacks: &StackAsk) -> Value {
     let manifest = &trace.manifest;
     let derived = &analysis.derived;
-    let loss = figures::loss(trace);
     let mut report = json!({
         "schema_version": SCHEMA_VERSION,
         "holdup": manifest.holdup,
@@ -99,7 +98,7 @@ pub fn to_json_with(trace: &Trace, analysis: &Analysis, stacks: &StackAsk) -> Va
         "runtime_events": derived.told.iter().map(gc::runtime_events).collect::<Value>(),
         "runtimes": derived.runtimes.iter().map(runtime).collect::<Value>(),
         "stacks": crate::stacks::to_json(trace, stacks),
-        "loss": {"events": loss.events, "uncounted": loss.uncounted, "by_source": loss.by_source},
+        "loss": lost(&figures::loss(trace)),
         "cost": cost(trace),
         "sources": manifest.sources,
     });
@@ -113,6 +112,15 @@ pub fn to_json_with(trace: &Trace, analysis: &Analysis, stacks: &StackAsk) -> Va
     report["computes"] = computes(trace, analysis);
     add_completeness(&mut report, trace);
     report
+}
+
+fn lost(loss: &figures::LossFigures) -> Value {
+    json!({
+        "events": loss.events,
+        "uncounted": loss.uncounted,
+        "skipped": loss.skipped,
+        "by_source": loss.by_source,
+    })
 }
 
 /// Adds how the program ended, and how much of it the recording has.
