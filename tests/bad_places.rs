@@ -140,7 +140,7 @@ fn another_users_process_is_refused_with_the_reason() {
     let mut other = Other(Command::new("sleep").arg("1000").stdout(Stdio::null()).spawn().expect("sleep"));
     let pid = other.0.id().to_string();
     for rung in ["auto", "perf", "proc"] {
-        let output = as_nobody(&program, &scratch)
+        let output = as_unprivileged_user(&program, &scratch)
             .args(["attach", &pid, "--for", "200ms", "--backend", rung])
             .output()
             .expect("setpriv starts");

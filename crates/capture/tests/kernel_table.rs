@@ -53,7 +53,7 @@ fn expected() -> Vec<Vec<String>> {
 }
 
 #[test]
-fn readme_says_what_each_kernel_gives() {
+fn the_manual_lists_the_features_of_each_kernel() {
     let found = rows(&text("docs/install.md"), "<!-- by kernel -->");
     let lines = |rows: &[Vec<String>]| {
         rows.iter().map(|row| format!("| {} |\n", row.join(" | "))).collect::<String>()

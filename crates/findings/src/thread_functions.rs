@@ -40,7 +40,8 @@ fn started_with(trace: &Trace, id: ThreadId) -> Option<String> {
             .then(|| function(&first.function).into_owned())
     };
     let sampled = samples_of(trace, id).iter().take(STACKS_MAX).map(|sample| sample.stack);
-    let waited = trace.slices.of_thread(id).map(|slice| slice.stack).filter(|stack| stack.0 > 0).take(STACKS_MAX);
+    let waited =
+        trace.slices.of_thread(id).map(|slice| slice.stack).filter(|stack| stack.0 > 0).take(STACKS_MAX);
     most_frequent(sampled.filter_map(outermost)).or_else(|| most_frequent(waited.filter_map(outermost)))
 }
 

@@ -40,7 +40,8 @@ pub fn likely(gain: Gain) -> Option<f64> {
 /// work evenly reaches this bound, so it gets the margin for the difference of two runs.
 pub fn bound_by_cpus(trace: &Trace, derived: &Derived, part: f64, findings: &mut [Charged]) {
     let capacity_ns = f64::from(derived.occupancy.cpus.max(1)) * trace.wall().0.max(1) as f64;
-    let (work_ns, error_ns) = (derived.ledger.class_ns(Class::Useful), derived.ledger.error_ns(Class::Useful));
+    let (work_ns, error_ns) =
+        (derived.ledger.class_ns(Class::Useful), derived.ledger.error_ns(Class::Useful));
     let most = capacity(work_ns.saturating_sub(error_ns) as f64 / capacity_ns, part);
     for Charged { finding, .. } in findings {
         if rules::is_of_waits_alone(finding.rule) {

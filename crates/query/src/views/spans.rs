@@ -13,7 +13,7 @@ pub(super) fn spans() -> Table<SpanRow> {
             Int "thread" "thread on which it began: row in threads" = Some(i64::from(row.thread.0));
             Text "thread_name" "its name" = facts.thread_name(row.thread).and_then(text);
             Int "lane" "lane that reported it: row in raw.lanes" = Some(i64::from(row.lane));
-            Text "runtime" "name and version of the runtime that reported it" = runtime(facts, row.lane).and_then(told);
+            Text "runtime" "name and version of the runtime that reported it" = runtime(facts, row.lane).and_then(non_empty);
             Text "kind" "user, gc-work, gc-wait, idle, stop, gc-concurrent, stops-all or stopped"
                 = text(facts.trace.event_name(row.name).kind.name());
             Text "name" "name given by the runtime or the program" = text(&facts.trace.event_name(row.name).text);
@@ -39,7 +39,7 @@ pub(super) fn counters() -> Table<CounterRow> {
             Int "thread" "row in threads" = Some(i64::from(row.thread.0));
             Text "thread_name" "its name" = facts.thread_name(row.thread).and_then(text);
             Int "lane" "lane that reported it: row in raw.lanes" = Some(i64::from(row.lane));
-            Text "runtime" "name and version of the runtime that reported it" = runtime(facts, row.lane).and_then(told);
+            Text "runtime" "name and version of the runtime that reported it" = runtime(facts, row.lane).and_then(non_empty);
             Text "name" "name given by the runtime or the program" = text(&facts.trace.event_name(row.name).text);
             Int "at_ns" "time (ns)" = int(row.at.0);
             Real "at_s" "the same, seconds since the recording began" = Some(facts.at_s(row.at));
@@ -58,7 +58,7 @@ pub(super) fn marks() -> Table<MarkRow> {
             Int "thread" "row in threads" = Some(i64::from(row.thread.0));
             Text "thread_name" "its name" = facts.thread_name(row.thread).and_then(text);
             Int "lane" "lane that reported it: row in raw.lanes" = Some(i64::from(row.lane));
-            Text "runtime" "name and version of the runtime that reported it" = runtime(facts, row.lane).and_then(told);
+            Text "runtime" "name and version of the runtime that reported it" = runtime(facts, row.lane).and_then(non_empty);
             Text "name" "name given by the runtime or the program" = text(&facts.trace.event_name(row.name).text);
             Int "at_ns" "time (ns)" = int(row.at.0);
             Real "at_s" "the same, seconds since the recording began" = Some(facts.at_s(row.at));

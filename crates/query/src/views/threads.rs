@@ -95,20 +95,20 @@ pub(super) fn threads() -> Table<ThreadRow> {
             Int "parent" "thread that created it: row in threads" = row.thread.parent.map(|id| i64::from(id.0));
             Int "cpus_allowed" "number of CPUs in its last known affinity mask"
                 = Some(i64::from(row.thread.cpus_allowed)).filter(|cpus| *cpus > 0);
-            Int "running_ns" "time on a CPU without steal time (ns)" = row.of(ThreadLedger::running_ns);
+            Int "running_ns" "time on a CPU without steal time (ns)" = row.ledger_value(ThreadLedger::running_ns);
             Int "queued_ns" "time runnable, waiting for a CPU (ns)"
-                = row.of(|one| one.classes[Class::RunQueue as usize]);
-            Int "queued_own_ns" "part of queued_ns behind threads of the program (ns)" = row.of(|one| one.run_queue.own_ns);
-            Int "queued_others_ns" "part of queued_ns behind other programs (ns)" = row.of(|one| one.run_queue.others_ns);
+                = row.ledger_value(|one| one.classes[Class::RunQueue as usize]);
+            Int "queued_own_ns" "part of queued_ns behind threads of the program (ns)" = row.ledger_value(|one| one.run_queue.own_ns);
+            Int "queued_others_ns" "part of queued_ns behind other programs (ns)" = row.ledger_value(|one| one.run_queue.others_ns);
             Int "throttled_ns" "part of queued_ns in which its cgroup was throttled (ns)"
-                = row.of(|one| one.run_queue.throttled_ns);
+                = row.ledger_value(|one| one.run_queue.throttled_ns);
             Int "queued_idle_ns" "part of queued_ns while the CPU was idle or its thread unknown (ns)"
-                = row.of(|one| one.run_queue.idle_ns);
+                = row.ledger_value(|one| one.run_queue.idle_ns);
             Int "stolen_ns" "steal time: the hypervisor ran other guests (ns)"
-                = row.of(|one| one.classes[Class::Stolen as usize]);
-            Int "blocked" "number of times that it blocked" = row.of(|one| one.blocked);
-            Int "preempted" "number of preemptions" = row.of(|one| one.preempted);
-            Int "migrations" "number of migrations to another CPU" = row.of(|one| one.migrations);
+                = row.ledger_value(|one| one.classes[Class::Stolen as usize]);
+            Int "blocked" "number of times that it blocked" = row.ledger_value(|one| one.blocked);
+            Int "preempted" "number of preemptions" = row.ledger_value(|one| one.preempted);
+            Int "migrations" "number of migrations to another CPU" = row.ledger_value(|one| one.migrations);
         },
         places: |facts| facts.trace.threads.len(),
         rows: |facts, places| {

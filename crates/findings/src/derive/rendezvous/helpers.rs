@@ -33,7 +33,8 @@ pub(super) fn among(
     if candidates.is_empty() || members.len() < OTHERS_MIN {
         return BTreeSet::new();
     }
-    let words = members.iter().flat_map(|id| trace.slices.of_thread(*id)).filter_map(|slice| word(trace, &slice));
+    let words =
+        members.iter().flat_map(|id| trace.slices.of_thread(*id)).filter_map(|slice| word(trace, &slice));
     let words: BTreeSet<(ProcessId, u64)> = words.collect();
     let is_request = |slice: &Slice| {
         let of_its_own = word(trace, slice).is_some_and(|word| !words.contains(&word));
