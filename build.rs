@@ -40,7 +40,7 @@ fn build_library(source: &Path, library: &Path) {
     let compiler = cc::Build::new().opt_level(2).warnings(true).cargo_metadata(false).try_get_compiler();
     let object = library.with_extension("o");
     let built = compiler.is_ok_and(|compiler| {
-        // No builtins: what stands in for malloc is not to be made of calls to it.
+        // No builtins, because a replacement of malloc must not call it.
         let compile = [
             "-fPIC",
             "-fno-builtin",
