@@ -34,5 +34,5 @@ pub fn execute(args: &DemoArgs) -> Result<ExitCode> {
         };
         say!("Next: {next}\n      holdup -- CMD            records your program");
     }
-    Ok(ExitCode::from(status.code().map_or(super::super::EXIT_FAILURE, |code| code as u8)))
+    Ok(ExitCode::from(status.code().map_or(crate::EXIT_FAILURE, |code| code as u8)))
 }

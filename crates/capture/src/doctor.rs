@@ -8,12 +8,13 @@ mod programs;
 mod tries;
 
 use std::io;
+use std::path::Path;
 
 use holdup_events::recording::Rung;
 
 use crate::bpf::uprobes;
 use crate::host::{Facts, OTHER_NUMBERS, capability, is_in_first_pid_namespace};
-use crate::privileges::{LENT, for_setcap};
+use crate::privileges::{self, LENT, for_setcap};
 
 pub use programs::examine_programs;
 pub use tries::bpf_ready;
@@ -142,6 +143,9 @@ fn remedy_of_rights(facts: &Facts) -> String {
     }
     if facts.may(capability::BPF) && facts.may(capability::PERFMON) {
         return String::new();
+    }
+    if privileges::is_packaged() && Path::new(privileges::PRIVILEGED_COPY).exists() {
+        return "sudo usermod -aG holdup \"$USER\", then log in again".to_owned();
     }
     let program =
         std::env::current_exe().map_or_else(|_| "holdup".to_owned(), |path| path.display().to_string());

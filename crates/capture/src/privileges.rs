@@ -125,16 +125,18 @@ pub const PRIVILEGED_COPY: &str = "/usr/libexec/holdup/holdup";
 /// The package's binary for every user, of the same build.
 const PACKAGED: &str = "/usr/bin/holdup";
 
+/// Whether this process is the package's binary for every user.
+pub fn is_packaged() -> bool {
+    std::env::current_exe().is_ok_and(|own| own == Path::new(PACKAGED))
+}
+
 /// Executes [`PRIVILEGED_COPY`] with the same arguments instead of this process, if this process is the package's
 /// binary and its user may execute the copy. Otherwise returns, and recordings use a lower backend.
 pub fn become_privileged_copy() {
     // SAFETY: reads a number.
     let is_root = unsafe { libc::geteuid() } == 0;
     // A service has capabilities from systemd, which an executable with its own ones would replace.
-    if is_root
-        || holds(capability::BPF)
-        || std::env::current_exe().is_ok_and(|own| own != Path::new(PACKAGED))
-    {
+    if is_root || holds(capability::BPF) || !is_packaged() {
         return;
     }
     let mut words = std::env::args_os();
