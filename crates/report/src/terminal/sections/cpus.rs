@@ -180,9 +180,12 @@ fn account(view: &View) -> Vec<String> {
     lines
 }
 
+/// A CPU and its times over the recording.
+type CpuTimes = (CpuId, Times);
+
 /// The CPUs that were idle least, at most [`CPUS_MAX`], and the others. Both in the order of their numbers.
-fn busiest(cpus: &[(CpuId, Times)]) -> (Vec<&(CpuId, Times)>, Vec<&(CpuId, Times)>) {
-    let mut by_use: Vec<&(CpuId, Times)> = cpus.iter().collect();
+fn busiest(cpus: &[CpuTimes]) -> (Vec<&CpuTimes>, Vec<&CpuTimes>) {
+    let mut by_use: Vec<&CpuTimes> = cpus.iter().collect();
     by_use.sort_by(|(_, one), (_, other)| idle_share(one).total_cmp(&idle_share(other)));
     let mut left_out = by_use.split_off(by_use.len().min(CPUS_MAX));
     for part in [&mut by_use, &mut left_out] {
