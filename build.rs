@@ -1,5 +1,5 @@
-//! Puts the viewer's page, as Vite built it, into the binary. Without it the binary is whole, and `holdup view` says
-//! what is missing. Builds the library that `holdup sweep` loads into programs.
+//! Puts the viewer's page, as Vite built it, into the binary. Without the page, `holdup view` reports that it is
+//! missing. Builds the libraries that `holdup sweep` and `run --allocs` load into programs.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ fn main() {
     let manifest = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it"));
     let dist = manifest.join("viewer/dist");
-    // Cargo takes a folder that is not there for one that changed: it would build anew each time.
+    // Cargo treats a missing folder as a changed one, and would build again each time.
     let _ = std::fs::create_dir_all(&dist);
     let mut files = Vec::new();
     collect(&dist, &mut files);
@@ -18,7 +18,7 @@ fn main() {
     let mut list = String::from("&[\n");
     for file in files.iter().filter(|_| dist.join("index.html").is_file()) {
         let name = file.strip_prefix(&dist).unwrap_or(file).to_string_lossy().into_owned();
-        // Beside the list: no path of this machine is in it, or two builds of one state would be two binaries.
+        // A copy, because a path of this machine in the list would make builds irreproducible.
         let copy = out.join("viewer").join(&name);
         std::fs::create_dir_all(copy.parent().unwrap_or(&out)).expect("OUT_DIR can be written");
         std::fs::copy(file, &copy).expect("OUT_DIR can be written");
@@ -27,20 +27,20 @@ fn main() {
     list.push_str("]\n");
     std::fs::write(out.join("viewer_assets.rs"), list).expect("OUT_DIR can be written");
     println!("cargo::rerun-if-changed=preload");
-    // Lines of our own code are most of the binary, and are read when it is looked at itself: whoever does that unpacks them.
+    // Line tables are most of the binary, and only needed when holdup itself is profiled.
     println!("cargo::rustc-link-arg-bins=-Wl,--compress-debug-sections=zlib");
-    // Recordings tell which build made them.
+    // Recordings contain the build id.
     println!("cargo::rustc-link-arg-bins=-Wl,--build-id=sha1");
     build_library(&manifest.join("preload/preload.c"), &out.join("libholdup_preload.so"));
     build_library(&manifest.join("preload/allocs.c"), &out.join("libholdup_allocs.so"));
 }
 
-/// A library that is loaded into programs; empty where it cannot be built, which whoever wants it then says.
+/// Builds a library that is loaded into programs. It is empty if it cannot be built, which its user reports.
 fn build_library(source: &Path, library: &Path) {
     let compiler = cc::Build::new().opt_level(2).warnings(true).cargo_metadata(false).try_get_compiler();
     let object = library.with_extension("o");
     let built = compiler.is_ok_and(|compiler| {
-        // No builtins: what stands in for malloc is not to be made of calls to it.
+        // No builtins, because a replacement of malloc must not call it.
         let compile = [
             "-fPIC",
             "-fno-builtin",
@@ -58,12 +58,12 @@ fn build_library(source: &Path, library: &Path) {
         run(&compile, [&object, source]) && run(&link, [library, &object])
     });
     if !built {
-        println!("cargo::warning={} cannot be compiled: what needs it will say so", source.display());
+        println!("cargo::warning={} cannot be compiled: commands that need it will fail", source.display());
         std::fs::write(library, []).expect("OUT_DIR can be written");
     }
 }
 
-/// Files that a page consists of; not what starts with a dot, nor source maps.
+/// Collects the files of the page, without hidden files and source maps.
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();

@@ -191,15 +191,22 @@ static __always_inline __u32 mutex_owner(__u64 address, bool is_compat)
 	return mutex.owner;
 }
 
+/* A C library's functions between a condition variable's wait and the syscall need less stack than this. */
+#define LIBRARY_FRAMES 1024
+
 /* `own`: the current thread. The memory of other threads is in another address space. */
-static __always_inline void describe_futex(const struct call *call, struct wire_wait *wait, bool own)
+static __always_inline void describe_futex(const struct call *call, struct wire_wait *wait, __u64 sp, bool own)
 {
 	wait->object_kind = WIRE_OBJECT_FUTEX;
 	wait->object = call->arguments[0];
 	wait->op = call->arguments[1];
 	wait->value = call->arguments[2];
-	if (own && FUTEX_CMD(wait->op) == 0 && wait->value == 2)
+	if (FUTEX_CMD(wait->op) != 0 || wait->value != 2)
+		return;
+	if (own)
 		wait->owner_tid = mutex_owner(wait->object, call->is_compat);
+	if (!wait->owner_tid && wait->object - sp < LIBRARY_FRAMES)
+		wait->owner_tid = WIRE_OWNER_STACK;
 }
 
 #define FUTEX_CLOCK_REALTIME 256
@@ -355,16 +362,17 @@ static __always_inline void describe_restart(struct task_struct *task, const str
 /* `task` must not be one of the kernel's: those have no user registers. `own`: it is the thread that runs. */
 static __always_inline void describe_wait(struct task_struct *task, struct wire_wait *wait, bool own)
 {
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
 	struct call call;
 
-	read_call(task, (struct pt_regs *)bpf_task_pt_regs(task), &call, own);
+	read_call(task, regs, &call, own);
 	wait->syscall = call.number = leaves(task, call.number);
 	if (wait->syscall == SYS_RESTART)
 		describe_restart(task, &call, wait);
 	else if (own)
 		wait->timeout = asked_timeout(&call);
 	if (wait->syscall == SYS_FUTEX) {
-		describe_futex(&call, wait, own);
+		describe_futex(&call, wait, regs->sp, own);
 		return;
 	}
 	wait->op = call.arguments[0];

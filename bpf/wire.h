@@ -169,6 +169,9 @@ enum wire_object {
 /* Stored as the syscall of a kernel thread, which makes none. */
 #define WIRE_CALL_OF_KERNEL_THREAD (-2)
 
+/* Stored as the owner of a futex word that lies in the latest frames of the waiting thread's own stack. */
+#define WIRE_OWNER_STACK 0xffffffffu
+
 struct wire_wait {
 	/*
 	 * x86-64 number (call_x86_64.h), the call that restart_syscall continues, or 60 for a thread that exits.

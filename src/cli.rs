@@ -147,7 +147,7 @@ pub struct RecordArgs {
     pub stacks: StackChoice,
     /// Backend that records events. `auto` uses the best one that this machine allows, and falls back to the
     /// next one if it cannot be opened
-    #[arg(long = "backend", alias = "rung", value_name = "BACKEND", value_enum, default_value_t = RungChoice::Auto)]
+    #[arg(long = "backend", value_name = "BACKEND", value_enum, default_value_t = RungChoice::Auto)]
     pub rung: RungChoice,
     /// Kernel buffer in MiB (a power of two)
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = parse_buffer)]

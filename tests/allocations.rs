@@ -135,7 +135,7 @@ fn what_is_all_drawn_is_what_the_program_allocated() {
     assert_eq!(of_bytes(&rows, 6007), [20, 0, 0], "kept");
     let all = &report["allocations"]["all"];
     assert_eq!(
-        (all["drawn"].as_u64(), all["objects"].as_u64()),
+        (all["sampled"].as_u64(), all["objects"].as_u64()),
         (Some(rows.len() as u64), Some(rows.len() as u64))
     );
     assert_eq!(all["bytes"].as_u64(), Some(rows.iter().map(|row| row.bytes).sum()));

@@ -58,9 +58,9 @@ fn what_a_process_has_started_already_belongs_to_it() {
     let scratch = Scratch::new("attach");
     let family = Family::start();
     for rung in rungs(&scratch) {
-        let report = attach(&scratch, family.shell.id(), &["--rung", rung]);
+        let report = attach(&scratch, family.shell.id(), &["--backend", rung]);
         assert_eq!(pids(&report), family.all(), "{rung}");
-        let alone = attach(&scratch, family.shell.id(), &["--rung", rung, "--only"]);
+        let alone = attach(&scratch, family.shell.id(), &["--backend", rung, "--only"]);
         assert_eq!(pids(&alone), BTreeSet::from([u64::from(family.shell.id())]), "{rung} --only");
     }
 }

@@ -84,8 +84,8 @@ fn record(scratch: &Scratch, what: &str, refusals: &[Refusal]) -> (String, Strin
     ran(&output, what);
     let report = report_json(scratch, &recording);
     assert_eq!(report["exit_status"], 7, "{what}");
-    let backend = report["rung"].as_str().expect("a backend").to_owned();
-    let reason = report["rung_reason"].as_str().expect("a reason");
+    let backend = report["backend"].as_str().expect("a backend").to_owned();
+    let reason = report["backend_reason"].as_str().expect("a reason");
     assert_eq!(reason.is_empty(), backend == "bpf", "{what}: {reason}");
     (backend, stderr(&output))
 }
@@ -215,7 +215,7 @@ fn attach_goes_on_with_the_next_backend() {
     let _ = other.wait();
     assert!(output.status.success(), "{}", stderr(&output));
     let report = report_json(&scratch, &recording);
-    println!("{}: {}", report["rung"], stderr(&output));
+    println!("{}: {}", report["backend"], stderr(&output));
 
     let mut command = holdup(&scratch);
     command.args(["attach", "--all", "--for", "100ms", "--quiet"]);

@@ -73,7 +73,7 @@ fn a_full_disk_is_reported_without_harm_to_the_program() {
             let recording = disk.0.join("t.holdup");
             let file = scratch.join("report.json");
             let output = holdup(&scratch)
-                .args(["run", "--rung", rung, "--force", "--json", "--report"])
+                .args(["run", "--backend", rung, "--force", "--json", "--report"])
                 .arg(&file)
                 .arg("-o")
                 .arg(&recording)
@@ -112,7 +112,7 @@ fn a_limit_on_file_sizes_is_a_full_disk() {
         let recording = scratch.join(&format!("{rung}.holdup"));
         // bash counts in KiB, dash in blocks of 512 bytes.
         let words = format!(
-            "ulimit -f 16; exec '{}' --quiet --rung {rung} -o '{}' -- sh -c \"$0\"",
+            "ulimit -f 16; exec '{}' --quiet --backend {rung} -o '{}' -- sh -c \"$0\"",
             env!("CARGO_BIN_EXE_holdup"),
             recording.display()
         );
@@ -141,7 +141,7 @@ fn another_users_process_is_refused_with_the_reason() {
     let pid = other.0.id().to_string();
     for rung in ["auto", "perf", "proc"] {
         let output = as_unprivileged_user(&program, &scratch)
-            .args(["attach", &pid, "--for", "200ms", "--rung", rung])
+            .args(["attach", &pid, "--for", "200ms", "--backend", rung])
             .output()
             .expect("setpriv starts");
         let text = stderr(&output);
@@ -185,8 +185,8 @@ fn an_ordinary_user_gets_a_report() {
         .expect("setpriv starts");
     assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
     let report = report_json(&scratch, &scratch.join("t.holdup"));
-    assert_ne!(report["rung"], "bpf");
-    assert_ne!(report["rung_reason"], "", "why not BPF");
+    assert_ne!(report["backend"], "bpf");
+    assert_ne!(report["backend_reason"], "", "why not BPF");
     adds_up(&report, "nobody");
 }
 
@@ -223,7 +223,7 @@ fn a_kernel_without_types_means_the_next_rung() {
         Err(error) => return println!("skipped: no mount namespace: {error}"),
     };
     let doctor: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    assert_ne!(doctor["rung"], "bpf");
+    assert_ne!(doctor["backend"], "bpf");
     let checks = doctor["checks"].as_array().expect("checks");
     let check = checks.iter().find(|check| check["name"] == "kernel-types").expect("the check");
     assert_eq!(check["status"], "missing", "{check}");
@@ -236,9 +236,9 @@ fn a_kernel_without_types_means_the_next_rung() {
     let output = without_btf(&mut run).output().expect("holdup starts");
     assert_eq!(output.status.code(), Some(4), "{}", stderr(&output));
     let report = report_json(&scratch, &recording);
-    assert_eq!(report["rung"], doctor["rung"]);
+    assert_eq!(report["backend"], doctor["backend"]);
     assert!(
-        report["rung_reason"].as_str().is_some_and(|reason| reason.contains("/sys/kernel/btf")),
+        report["backend_reason"].as_str().is_some_and(|reason| reason.contains("/sys/kernel/btf")),
         "{report}"
     );
     adds_up(&report, "without types");
@@ -310,16 +310,16 @@ fn where_processes_have_other_numbers_kernel_programs_are_not_asked() {
     let checks = doctor["checks"].as_array().expect("checks");
     let check = checks.iter().find(|check| check["name"] == "pid-namespace").expect("the check");
     assert_eq!(check["status"], "missing", "{check}");
-    assert_ne!(doctor["rung"], "bpf", "{doctor}");
+    assert_ne!(doctor["backend"], "bpf", "{doctor}");
     let recording = scratch.join("t.holdup");
     let path = recording.to_str().expect("a name");
     let output = inside(&["run", "-o", path, "--", "sh", "-c", "sleep 0.1; exit 4"]);
     assert_eq!(output.status.code(), Some(4), "{}", stderr(&output));
     let report = report_json(&scratch, &recording);
-    assert_eq!(report["rung"], doctor["rung"]);
+    assert_eq!(report["backend"], doctor["backend"]);
     assert!(!report["threads"].as_array().expect("threads").is_empty(), "{report}");
     // With a backend selected by name, the reason is printed.
-    let output = inside(&["run", "--rung", "bpf", "-o", path, "--", "true"]);
+    let output = inside(&["run", "--backend", "bpf", "-o", path, "--", "true"]);
     assert!(stderr(&output).contains("PID namespace"), "{}", stderr(&output));
 }
 

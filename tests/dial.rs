@@ -37,7 +37,7 @@ fn dial() -> std::path::PathBuf {
 fn record(scratch: &Scratch, rung: &str, phases: &str) -> (Value, Value) {
     let recording = scratch.join(&format!("{rung}.holdup"));
     let output = holdup(scratch)
-        .args(["run", "--quiet", "--rung", rung, "-o"])
+        .args(["run", "--quiet", "--backend", rung, "-o"])
         .arg(&recording)
         .arg("--")
         .arg(dial())
@@ -95,7 +95,7 @@ fn agrees(report: &Value, dial: &Value, tells: &dyn Fn(&str) -> bool) {
     // machine it includes waits for a CPU. For losses, and for the limits of other backends, the ledger
     // reports the unknown amount.
     let dialled = truth.values().sum::<u64>() as f64 / total;
-    let complete = report["rung"] == "bpf" && report["loss"]["events"] == 0;
+    let complete = report["backend"] == "bpf" && report["loss"]["events"] == 0;
     let unseen = (1.0 - dialled).max(0.0) + if complete { 0.0 } else { share("unknown") };
     for (class, ns) in truth {
         if !tells(class) {
@@ -104,9 +104,9 @@ fn agrees(report: &Value, dial: &Value, tells: &dyn Fn(&str) -> bool) {
         let said = ledger.get(class).copied().unwrap_or(0);
         let off = (said as f64 - ns as f64).abs() / total;
         // The dial's clocks cannot separate steal time from waiting. Running and queueing have counters.
-        let by_counters = report["rung"] != "perf" && matches!(class, "running" | "run-queue");
+        let by_counters = report["backend"] != "perf" && matches!(class, "running" | "run-queue");
         let unknown = unseen + if by_counters { 0.0 } else { share("stolen") };
-        println!("{} {class}: {said} ns, by the dial {ns} ns (unknown {unknown:.4})", report["rung"]);
+        println!("{} {class}: {said} ns, by the dial {ns} ns (unknown {unknown:.4})", report["backend"]);
         assert!(off <= POINTS + unknown, "{class} is {off:.4} of all off: {said} ns, by the dial {ns} ns");
     }
 }

@@ -143,7 +143,7 @@ fn page_faults_are_those_of_proc_to_the_unit() {
     let faults = &report["faults"];
     let shares: f64 =
         faults["sites"].as_array().unwrap().iter().filter_map(|site| site["share"].as_f64()).sum();
-    assert!(number(&faults["drawn"]) == 0 || (shares - 1.0).abs() < 1e-9, "{faults}");
+    assert!(number(&faults["sampled"]) == 0 || (shares - 1.0).abs() < 1e-9, "{faults}");
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
+use holdup_events::recording::FORMAT_VERSION;
 use holdup_testkit::check::trace_of_lanes;
 use holdup_testkit::saved::save;
 use serde_json::Value;
@@ -189,7 +190,8 @@ fn unreadable_recordings_are_reported_and_the_rest_is_packed() {
     let newer = recording(&scratch, "newer", SLOW, ("web-9", FRIDAY));
     let manifest = newer.join("manifest.json");
     let text = std::fs::read_to_string(&manifest).expect("a manifest");
-    std::fs::write(&manifest, text.replacen("\"format\": 1", "\"format\": 99", 1)).expect("a manifest");
+    std::fs::write(&manifest, text.replacen(&format!("\"format\": {FORMAT_VERSION}"), "\"format\": 99", 1))
+        .expect("a manifest");
     let good = recording(&scratch, "good", MENDED, ("web-3", FRIDAY));
     let nothing = scratch.join("nothing");
     let output = pack(&scratch, &dataset, &[&newer, &nothing, &good], &[]);

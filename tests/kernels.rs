@@ -40,7 +40,8 @@ fn build_case(scratch: &Scratch, folder: &Path) -> PathBuf {
 /// Recordings of one program until its cause comes first: other programs on the machine can come between in one.
 const TRIES: usize = 3;
 
-/// Records the slow program of a case: its first finding about the program is the one that the case names.
+/// Records the slow program of a case: its first finding about the program is the one that the case names. `$DIR` at the start of an
+/// argument is an empty folder.
 fn first_finding_is_the_cause(case: &str, arguments: &[&str]) {
     let _turn = one_at_a_time();
     let scratch = Scratch::new(&format!("kernels-{case}"));
@@ -49,8 +50,11 @@ fn first_finding_is_the_cause(case: &str, arguments: &[&str]) {
     }
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases").join(case);
     let program = build_case(&scratch, &folder);
+    let folder_of_program = scratch.0.to_str().expect("utf-8");
+    let arguments: Vec<String> =
+        arguments.iter().map(|argument| argument.replace("$DIR", folder_of_program)).collect();
     let mut words = vec![program.to_str().expect("utf-8")];
-    words.extend(arguments);
+    words.extend(arguments.iter().map(String::as_str));
     let rule = case_value(&folder, "rule").expect("rule");
     let subject = case_value(&folder, "subject").unwrap_or_default();
     let mut others = Vec::new();
@@ -67,7 +71,7 @@ fn first_finding_is_the_cause(case: &str, arguments: &[&str]) {
 
 /// The first finding about the program of a new recording, whose ledger must add up.
 fn first_finding(scratch: &Scratch, words: &[&str], case: &str) -> Value {
-    let report = record_json(scratch, &["--rung", "bpf"], words);
+    let report = record_json(scratch, &["--backend", "bpf"], words);
     adds_up(&report, case);
     let findings = report["findings"].as_array().expect("findings");
     let of_program = |finding: &&Value| !MACHINE.iter().any(|rule| finding["rule"] == *rule);
@@ -100,6 +104,11 @@ fn the_preempted_holder_comes_first() {
     first_finding_is_the_cause("preempted-holder", &["2"]);
 }
 
+#[test]
+fn the_sync_per_request_comes_first() {
+    first_finding_is_the_cause("log-fsync", &["$DIR/log", "2", "2000"]);
+}
+
 /// The rings hold every record of these loads, so that nothing is lost however late the recorder runs.
 #[test]
 fn standard_loads_lose_nothing() {
@@ -117,7 +126,7 @@ fn standard_loads_lose_nothing() {
         if stressor == "hdd" {
             words.extend(["--hdd-bytes", "8m", "--hdd-opts", "fsync"]);
         }
-        let report = record_json(&scratch, &["--buffer", "256", "--rung", "bpf"], &words);
+        let report = record_json(&scratch, &["--buffer", "256", "--backend", "bpf"], &words);
         adds_up(&report, stressor);
         let unknown = report["ledger"]["classes"]["unknown"].as_u64().unwrap_or(0);
         println!("{stressor}: lost {}, unknown {unknown} ns", report["loss"]["events"]);

@@ -30,13 +30,13 @@ fn a_program_keeps_its_status() {
     for rung in rungs(&scratch) {
         for stderr in [full, closed] {
             let mut command = holdup(&scratch);
-            command.args(["--rung", rung, "--", "sh", "-c", "exit 7"]).stderr(stderr());
+            command.args(["--backend", rung, "--", "sh", "-c", "exit 7"]).stderr(stderr());
             assert_eq!(status(command), Some(7), "{rung}");
         }
     }
     for stderr in [full, closed] {
         let mut command = holdup(&scratch);
-        command.args(["--syscalls", "--rung", "proc", "--", "sh", "-c", "exit 5"]).stderr(stderr());
+        command.args(["--syscalls", "--backend", "proc", "--", "sh", "-c", "exit 5"]).stderr(stderr());
         assert_eq!(status(command), Some(5), "what is said before it begins is lost, and no more");
     }
 }

@@ -72,7 +72,7 @@ fn what_fails_replaces_nothing_and_leaves_nothing() {
     let all = names(&scratch.0);
     let mut failing: Vec<Vec<&str>> = vec![vec!["import", "cut.perf", "-o", "t.holdup"]];
     for rung in rungs(&scratch) {
-        failing.push(vec!["run", "--rung", rung, "-o", "t.holdup", "--", "./plain.txt"]);
+        failing.push(vec!["run", "--backend", rung, "-o", "t.holdup", "--", "./plain.txt"]);
     }
     for words in &failing {
         let output = run(&scratch, words);
@@ -85,7 +85,7 @@ fn what_fails_replaces_nothing_and_leaves_nothing() {
         assert_eq!(names(&scratch.0), all, "{words:?}");
     }
     for rung in rungs(&scratch) {
-        let output = run(&scratch, &["run", "--quiet", "--rung", rung, "-o", "t.holdup", "--", "true"]);
+        let output = run(&scratch, &["run", "--quiet", "--backend", rung, "-o", "t.holdup", "--", "true"]);
         assert!(output.status.success(), "{rung}: {}", stderr(&output));
         let report = report_json(&scratch, &scratch.join("t.holdup"));
         assert_eq!(report["command"][0], "true", "{rung}: the new one is there");
@@ -100,10 +100,10 @@ fn a_recording_that_is_killed_stands_in_place_of_the_old_one() {
     let scratch = Scratch::new("places-killed");
     for rung in rungs(&scratch) {
         let recording = scratch.join("t.holdup");
-        let output = run(&scratch, &["run", "--quiet", "--rung", rung, "-o", "t.holdup", "--", "true"]);
+        let output = run(&scratch, &["run", "--quiet", "--backend", rung, "-o", "t.holdup", "--", "true"]);
         assert!(output.status.success(), "{rung}: {}", stderr(&output));
         let mut command = holdup(&scratch);
-        command.current_dir(&scratch.0).args(["run", "--quiet", "--rung", rung, "-o", "t.holdup", "--"]);
+        command.current_dir(&scratch.0).args(["run", "--quiet", "--backend", rung, "-o", "t.holdup", "--"]);
         let mut child =
             command.args(["sh", "-c", "read line"]).stdin(Stdio::piped()).spawn().expect("holdup starts");
         while recording.join("manifest.json").exists() || !recording.join("journal").exists() {

@@ -16,7 +16,7 @@ fn start(scratch: &Scratch, rung: Option<&str>, script: &str) -> (Child, u32) {
         None => Command::new("sh"),
         Some(rung) => {
             let mut command = support::holdup(scratch);
-            command.args(["--quiet", "--rung", rung, "-o"]).arg(scratch.join("t.holdup"));
+            command.args(["--quiet", "--backend", rung, "-o"]).arg(scratch.join("t.holdup"));
             command.args(["--", "sh"]);
             command
         }
@@ -212,7 +212,7 @@ fn a_program_that_dumps_core_does_so() {
                 None => Command::new("sh"),
                 Some(rung) => {
                     let mut command = support::holdup(&scratch);
-                    command.args(["--quiet", "--rung", rung, "--", "sh"]);
+                    command.args(["--quiet", "--backend", rung, "--", "sh"]);
                     command
                 }
             };
@@ -249,7 +249,7 @@ fn the_program_inherits_ignored_signals() {
         {
             let mut command = support::holdup(&scratch);
             command
-                .args(["--quiet", "--rung", rung, "-o"])
+                .args(["--quiet", "--backend", rung, "-o"])
                 .arg(scratch.join(&format!("{rung}-{signal}-{ignored}")));
             command.args(["--", "grep", "SigIgn:", "/proc/self/status"]);
             let as_wanted = move || {

@@ -141,7 +141,7 @@ fn each_call_is_one_span() {
         "an entry and a return are probed: {said} {}",
         report["sources"]
     );
-    let told = &report["told"][0];
+    let told = &report["runtime_events"][0];
     assert_eq!((&told["runtime"], &told["spans"]), (&Value::from("calls"), &Value::from(3000)), "{told}");
     assert_eq!((&told["own_spans"], &told["events"]), (&Value::from(3000), &Value::from(6000)));
     assert_eq!(report["loss"]["events"], 0, "{}", report["loss"]);
@@ -157,7 +157,11 @@ fn probes_that_fire_too_often_are_removed_and_reported() {
     // Its code is as it was: twenty million calls last longer than it takes to hear of it.
     assert!(said.starts_with("2 probes\n0 "), "{said}");
     assert_eq!(report["loss"]["by_source"]["runtime-probes"], 1, "{}", report["loss"]);
-    assert!(report["told"][0]["spans"].as_u64().is_some_and(|spans| spans <= 100), "{}", report["told"]);
+    assert!(
+        report["runtime_events"][0]["spans"].as_u64().is_some_and(|spans| spans <= 100),
+        "{}",
+        report["runtime_events"]
+    );
 }
 
 #[test]

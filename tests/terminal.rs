@@ -7,13 +7,13 @@ use std::process::Command;
 use support::pty::Terminal;
 use support::{Scratch, rungs};
 
-/// `holdup --rung RUNG ... -- sh -c SCRIPT`, or `sh -c SCRIPT` alone.
+/// `holdup --backend RUNG ... -- sh -c SCRIPT`, or `sh -c SCRIPT` alone.
 fn command(scratch: &Scratch, rung: Option<&str>, script: &str) -> Command {
     let mut command = match rung {
         None => Command::new("sh"),
         Some(rung) => {
             let mut command = support::holdup(scratch);
-            command.args(["--quiet", "--rung", rung, "--", "sh"]);
+            command.args(["--quiet", "--backend", rung, "--", "sh"]);
             command
         }
     };
@@ -66,7 +66,7 @@ fn control_z_and_fg_stop_and_continue_it() {
         let script =
             format!("echo began; while [ ! -e {} ]; do sleep 0.02; done; echo the end; exit 7", go.display());
         terminal.type_in(&format!(
-            "{} --quiet --rung {rung} -- sh -c '{script}'; echo the status: $?\n",
+            "{} --quiet --backend {rung} -- sh -c '{script}'; echo the status: $?\n",
             env!("CARGO_BIN_EXE_holdup")
         ));
         // The terminal echoes the input, too.

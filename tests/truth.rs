@@ -116,10 +116,10 @@ fn every_rung_gives_a_ledger_that_adds_up() {
         }
         let report = record_json(
             &scratch,
-            &["--rung", rung],
+            &["--backend", rung],
             &["sh", "-c", "sleep 0.3; i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"],
         );
-        assert_eq!(report["rung"], rung);
+        assert_eq!(report["backend"], rung);
         let total = report["ledger"]["total_ns"].as_u64().expect("total");
         assert_eq!(class_sum(&report["ledger"]["classes"]), total, "{rung}");
     }

@@ -15,7 +15,7 @@ fn output_and_status_pass_through() {
     let scratch = Scratch::new("status");
     for rung in rungs(&scratch) {
         let output = holdup(&scratch)
-            .args(["--rung", rung, "--", "sh", "-c", "echo out; echo err >&2; exit 37"])
+            .args(["--backend", rung, "--", "sh", "-c", "echo out; echo err >&2; exit 37"])
             .output()
             .expect("holdup starts");
         assert_eq!(output.status.code(), Some(37), "{rung}: {}", stderr(&output));
@@ -29,7 +29,7 @@ fn standard_input_passes_through() {
     let scratch = Scratch::new("stdin");
     for rung in rungs(&scratch) {
         let mut child = holdup(&scratch)
-            .args(["--quiet", "--rung", rung, "--", "cat"])
+            .args(["--quiet", "--backend", rung, "--", "cat"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -46,7 +46,7 @@ fn death_by_signal_is_passed_on() {
     for rung in rungs(&scratch) {
         for (name, number) in [("TERM", 15), ("KILL", 9), ("SEGV", 11)] {
             let output = holdup(&scratch)
-                .args(["--quiet", "--rung", rung, "--", "sh", "-c", &format!("kill -{name} $$")])
+                .args(["--quiet", "--backend", rung, "--", "sh", "-c", &format!("kill -{name} $$")])
                 .output()
                 .expect("holdup starts");
             assert_eq!(output.status.signal(), Some(number), "{rung} {name}: {:?}", output.status);
@@ -64,7 +64,7 @@ fn the_program_sees_no_difference_in_its_surroundings() {
     let alone = alone.args(["-c", script]).stdin(Stdio::null()).output().expect("sh");
     for rung in rungs(&scratch) {
         let recorded = holdup(&scratch)
-            .args(["--quiet", "--rung", rung, "--", "sh", "-c", script])
+            .args(["--quiet", "--backend", rung, "--", "sh", "-c", script])
             .output()
             .expect("holdup starts");
         let only_env = |text: String| text.replace("\nNO_COLOR=1", "");
@@ -85,7 +85,7 @@ fn killing_the_recorder_leaves_the_program_running() {
         );
         let recording = scratch.join(&format!("k-{rung}.holdup"));
         let mut child = holdup(&scratch)
-            .args(["--quiet", "--rung", rung, "-o"])
+            .args(["--quiet", "--backend", rung, "-o"])
             .arg(&recording)
             .args(["--", "sh", "-c", &script])
             .stdout(Stdio::piped())

@@ -14,11 +14,13 @@ use support::{Scratch, bpf_or_skip, holdup, made, stderr};
 const PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/inotify.h>
 #include <sys/mman.h>
@@ -181,21 +183,22 @@ static void descriptors(void)
 	_exit(0);
 }
 
-static const struct timespec half = {0, 500000000};
+/* Longer than any machine needs to stop and continue the threads. The process exits before. */
+static const struct timespec minute = {60, 0};
 
 static void *naps(void *name)
 {
 	struct timespec left;
 
 	pthread_setname_np(pthread_self(), name);
-	syscall(SYS_nanosleep, &half, *(char *)name == 'n' ? &left : 0);
+	syscall(SYS_nanosleep, &minute, *(char *)name == 'n' ? &left : 0);
 	return 0;
 }
 
 static void *naps_by_clock(void *name)
 {
 	pthread_setname_np(pthread_self(), name);
-	syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &half, 0);
+	syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &minute, 0);
 	return 0;
 }
 
@@ -207,14 +210,14 @@ static void *polls(void *name)
 	pthread_setname_np(pthread_self(), name);
 	pipe(ends);
 	one.fd = ends[0];
-	syscall(SYS_poll, &one, 1, 500);
+	syscall(SYS_poll, &one, 1, 60000);
 	return 0;
 }
 
 static void *polls_nothing(void *name)
 {
 	pthread_setname_np(pthread_self(), name);
-	syscall(SYS_poll, 0, 0, 500);
+	syscall(SYS_poll, 0, 0, 60000);
 	return 0;
 }
 
@@ -223,11 +226,37 @@ static void *parks(void *name)
 	static int word;
 
 	pthread_setname_np(pthread_self(), name);
-	syscall(SYS_futex, &word, 128, 0, &half, 0, 0);
+	syscall(SYS_futex, &word, 128, 0, &minute, 0, 0);
 	return 0;
 }
 
-/* All of it is stopped for a while, and goes on. */
+/* Waits until all threads of a process are in this state (S: sleeping, T: stopped), except the calling thread. */
+static void until_all_are(char state, pid_t process)
+{
+	char path[64], line[512];
+	struct dirent *entry;
+	int others;
+
+	do {
+		usleep(1000);
+		snprintf(path, sizeof(path), "/proc/%d/task", process);
+		DIR *tasks = opendir(path);
+
+		for (others = 0; (entry = readdir(tasks));) {
+			if (!atoi(entry->d_name) || atoi(entry->d_name) == gettid())
+				continue;
+			snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", process, atoi(entry->d_name));
+			FILE *stat = fopen(path, "r");
+
+			others += !stat || !fgets(line, sizeof(line), stat) || strrchr(line, ')')[2] != state;
+			if (stat)
+				fclose(stat);
+		}
+		closedir(tasks);
+	} while (others);
+}
+
+/* All threads are stopped for a while, and continue. */
 static void stopped(void)
 {
 	begin("nap", naps);
@@ -236,16 +265,16 @@ static void stopped(void)
 	begin("poll", polls);
 	begin("nothing", polls_nothing);
 	begin("park", parks);
-	usleep(50000);
+	until_all_are('S', getpid());
 	pid_t parent = getpid();
 	if (!fork()) {
 		kill(parent, SIGSTOP);
-		usleep(50000);
+		until_all_are('T', parent);
 		kill(parent, SIGCONT);
 		_exit(0);
 	}
 	wait(0);
-	usleep(700000);
+	until_all_are('S', getpid());
 }
 
 /* Whoever ends with it waits until the kernel is done with what it watched. */

@@ -1,7 +1,7 @@
 """A shop sends new prices to its shelf labels, 16 under way at a time, through a hub.
 
 A label answers when its radio wakes up: most do so within a few milliseconds, some sleep through a beacon or two. `groups` sends 16,
-waits until all of them have answered (asyncio.gather), and sends the next 16; `lanes` sends the next one as soon as any has answered;
+waits until all of them have answered (asyncio.gather), and sends the next 16. `lanes` sends the next one as soon as any has answered.
 `beacons` sends 16 at each beacon, which comes every 150 ms.
 """
 

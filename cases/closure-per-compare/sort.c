@@ -1,5 +1,5 @@
-// Several threads sort records by three keys. The comparison is built again for each pair: a list of keys on
-// the heap, with a node for each key, as in a functional style of C. -DFIXED: it is built once per sort.
+// Several threads sort records by three keys. The comparison is built again for each pair. It is a list of keys on
+// the heap with a node for each key, as in a functional style of C. -DFIXED: it is built once per sort.
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>

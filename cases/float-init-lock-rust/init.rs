@@ -1,9 +1,9 @@
 //! Fills an array with random numbers, in the threads of a pool. A generator has a lock, like those of
 //! libraries. Three forms:
 //!
-//! "shared": All use one generator.
-//! "beside": Each has its own, but the generators are adjacent in one array and share cache lines.
-//! "own": Each makes its own where it uses it.
+//! `shared`: All use one generator.
+//! `beside`: Each has its own, but the generators are adjacent in one array and share cache lines.
+//! `own`: Each makes its own where it uses it.
 
 #[allow(dead_code, reason = "what other programs use of it")]
 #[path = "../shared/pool-rs/pool.rs"]

@@ -1,8 +1,8 @@
 (* Fills an array of floats with random numbers, in the domains of a pool. Three forms:
 
-   "shared": All use one generator, under a lock.
-   "beside": Each has its own, but one domain made them all, one after the other. They share cache lines.
-   "own": Each makes its own where it uses it. *)
+   `shared`: All use one generator, under a lock.
+   `beside`: Each has its own, but one domain made them all, one after the other. They share cache lines.
+   `own`: Each makes its own where it uses it. *)
 
 let fill state array first last = for i = first to last do array.(i) <- Random.State.float state 100. done
 

@@ -2,7 +2,7 @@
 
     invoices.py PORTION WORKERS COUNT
 
-Who asks the queue is given PORTION of them at once, and stores them one after the other.
+A worker takes PORTION of them from the queue at once, and stores them one after the other.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 /*
  * Threads look for the longest Collatz sequence, each bound to a CPU of its own. One more is bound to the
- * first CPU, and prints the progress every 20 ms: two threads on one CPU that hardly ever need it at once.
+ * first CPU, and prints the progress every 20 ms. These two threads hardly ever need that CPU at once.
  */
 #define _GNU_SOURCE
 #include <pthread.h>

@@ -1,6 +1,6 @@
 """Makes digests of blocks of a megabyte in two threads.
 
-hashlib lets the interpreter go while it works on a large block, so the threads run side by side and hardly ever want the
+hashlib releases the interpreter lock while it works on a large block. The threads run in parallel and hardly ever need the
 interpreter at the same time.
 """
 

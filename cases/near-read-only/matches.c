@@ -1,6 +1,6 @@
 /*
- * Threads look up words in one small table without writes: all of them read the same cache lines all the
- * time, and each CPU has a copy of them.
+ * Threads look up words in one small table without writes. They read the same cache lines all the time, and
+ * each CPU has a copy of them.
  */
 #include <pthread.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* Looks up meters in an index that is mapped and in memory already: the first access to each page is a fault
+/* Looks up meters in an index that is mapped and in memory already. The first access to each page is a fault
  * without a disk read.
  */
 #define _GNU_SOURCE

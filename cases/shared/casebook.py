@@ -104,7 +104,7 @@ def words_of(case):
         lines += [sentence(case["read"]), ""]
     for rule, manual in manuals:
         if manual:
-            lines += [f"Symptoms of `{rule}`: {manual['Symptoms']}", "", manual["Why it hurts"], ""]
+            lines += [f"### `{rule}`", "", manual["Symptoms"], "", manual["Why it hurts"], ""]
     if "beside_slow" in case:
         lines += [f"Outside of holdup, `{case['beside_slow'].replace('$OUT', './' + case['name'] + '-slow')}` runs concurrently.", ""]
     lines += ["## The fix", ""]

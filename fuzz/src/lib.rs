@@ -66,7 +66,7 @@ pub const TARGETS: &[(&str, Target)] = &[
 
 /// For targets behind which the library catches panics and returns errors. The fuzzer's own hook would end
 /// the process earlier. A panic that is not caught still ends it.
-#[allow(dead_code, reason = "the fuzzers call it; tests that include this file do not")]
+#[allow(dead_code, reason = "only the fuzzers call it, not the tests that include this file")]
 pub fn let_caught_panics_pass() {
     std::panic::set_hook(Box::new(|panic| {
         if panic.location().is_none_or(|place| !place.file().contains("/registry/")) {

@@ -25,9 +25,8 @@ pub struct RunsArgs {
     /// The smallest change that matters: runs are made until it would be found
     #[arg(long, value_name = "PERCENT", default_value = "3%", value_parser = parse_share)]
     pub matters: f64,
-    /// Measure a run by a number in its output (a regular expression with one group), or by its calls of a
-    /// syscall (`syscall:NAME`), a function (`function:NAME`) or a probe (`usdt:PROVIDER:NAME`) [default: run
-    /// time]
+    /// Measure a run by a number in its output (regular expression with one group) or by its calls
+    /// (`syscall:NAME`, `function:NAME`, `usdt:PROVIDER:NAME`) [default: run time]
     #[arg(long, value_name = "REGEX")]
     pub progress: Option<String>,
     /// Meaning of that number

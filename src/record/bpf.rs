@@ -44,7 +44,7 @@ const FILL_TO_GO_ON: f64 = 1.0 / 64.0;
 const TREE_PASSES_MAX: u32 = 5;
 const FLUSH_EVERY: Duration = Duration::from_millis(250);
 /// A drain longer than this is repeated. Records that are late by this time, plus four times as much, still
-/// stay in order ([`holdup_decode::reorder::HORIZON`]).
+/// stay in order in a live view ([`holdup_decode::reorder::HORIZON`]).
 const KEPT_LONG: Duration = Duration::from_millis(200);
 /// Where each drain takes as long, all of them are this process's own work.
 const DRAINS_MAX: u32 = 4;
@@ -592,11 +592,13 @@ impl Loop {
         sources.extend(rings.into_iter().chain(line_watch).chain(runtime_names));
         add_missing_sources(&self.session, &mut sources);
         let (dropped, roots) = (self.journal.dropped().cloned(), std::mem::take(&mut self.roots));
+        let lag_ns = self.journal.lag().0;
         self.journal.land();
         Outcome {
             start_ns,
             end_ns,
             threads_seen: self.tally.threads,
+            lag_ns,
             ending,
             memory: None,
             cost,
@@ -653,7 +655,7 @@ impl Loop {
             }
         }
         for (name, skipped) in skipped_runs::other_events(&self.session) {
-            self.journal.push(&Event::Loss(loss_at_end(name, "not examined", skipped, end_ns)));
+            self.journal.push(&Event::Loss(loss_at_end(name, Loss::SKIPPED, skipped, end_ns)));
         }
         if self.bad_records > 0 {
             self.journal.push(&Event::Loss(loss_at_end("records", "unreadable", self.bad_records, end_ns)));

@@ -94,7 +94,7 @@ impl Calls {
         self.read(session, end.0, sink);
         let skipped = skipped_runs::calls(session).saturating_sub(self.skipped_before);
         let without_room = session.calls_uncounted() + self.decoder.bad();
-        for (reason, events) in [("no room", without_room), ("not examined", skipped)] {
+        for (reason, events) in [("no room", without_room), (Loss::SKIPPED, skipped)] {
             if events > 0 {
                 sink(Event::Loss(Loss {
                     source: NAME.to_owned(),

@@ -4,13 +4,13 @@ use std::path::Path;
 
 use anyhow::Result;
 use holdup_decode::accesses::Unread;
-use holdup_decode::reorder::{HORIZON, Reorder};
+use holdup_decode::reorder::{Lag, Reorder, horizon_for};
 use holdup_decode::symbols::{Files, NoFiles, Symbols};
 use holdup_decode::unwind::walk_raw_stacks;
 use holdup_decode::{Builder, Catalogue, until};
 use holdup_events::recording::{JournalReader, Manifest, RecordingWriter, Rung, SmallTables, SourceState};
 use holdup_events::tables::{Frames, Stacks};
-use holdup_events::{Event, Loss, Timestamp};
+use holdup_events::{Duration, Event, Loss, Timestamp};
 
 use super::files::OwnFiles;
 use super::roots::Roots;
@@ -59,10 +59,14 @@ pub fn make_tables(
 /// The journal has no manifest that can be read, or a newer holdup wrote it, or a file cannot be read or written.
 pub fn recover(from: &Path, to: &Path) -> Result<()> {
     let mut reader = JournalReader::open(from)?;
-    let moments = reader.by_ref().filter(|event| !matches!(event, Event::Loss(_))).map(|event| event.at().0);
-    let last_ns = moments.max().unwrap_or(0);
+    let (mut lag, mut last_ns) = (Lag::default(), 0);
+    for event in reader.by_ref().filter(|event| !matches!(event, Event::Loss(_))) {
+        lag.note(&event);
+        last_ns = last_ns.max(event.at().0);
+    }
     let mut manifest = reader.into_manifest()?;
     manifest.recovered = true;
+    manifest.lag_ns = lag.most().0;
     // The journal does not know when the recorder died: the last event is the end.
     manifest.end_ns = last_ns.max(manifest.start_ns);
     let mut tables = RecordingWriter::create(to)?;
@@ -83,7 +87,7 @@ fn build(
 ) -> Catalogue {
     let span = (Timestamp(manifest.start_ns), Timestamp(manifest.end_ns));
     let mut builder = Builder::new(span, manifest.rung == Rung::Proc, files);
-    let mut order = Reorder::new(HORIZON);
+    let mut order = Reorder::new(horizon_for(Duration(manifest.lag_ns)));
     for event in events {
         order.push(event, &mut |event| builder.push(event, tables));
     }

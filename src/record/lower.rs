@@ -111,9 +111,9 @@ fn record(ready: Ready, subject: Subject) -> Result<Outcome> {
         lost: tally.lost,
     }];
     sources.extend(rings);
-    let dropped = journal.dropped().cloned();
+    let (dropped, lag_ns) = (journal.dropped().cloned(), journal.lag().0);
     let memory = watched.memory();
     let threads_seen = tally.threads;
     let roots = Roots::default();
-    Ok(Outcome { start_ns, end_ns, threads_seen, ending, memory, cost, sources, dropped, roots })
+    Ok(Outcome { start_ns, end_ns, threads_seen, lag_ns, ending, memory, cost, sources, dropped, roots })
 }

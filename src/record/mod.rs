@@ -47,7 +47,8 @@ use anyhow::Result;
 use holdup_capture::launch::{Child, Ending, Life};
 use holdup_capture::lower::procfs;
 use holdup_capture::ring_files::RingDirectory;
-use holdup_capture::{host, launch, lower as lower_rungs, sources};
+use holdup_capture::{host, launch, lower as lower_rungs, sources, topology};
+use holdup_decode::reorder::Lag;
 use holdup_events::recording::{Cost, HeldJournal, JournalWriter, Manifest, MemoryUse, Rung, SourceState};
 use holdup_events::{Event, Loss, Timestamp};
 use holdup_findings::descriptors::Descriptors;
@@ -122,6 +123,8 @@ struct Outcome {
     end_ns: u64,
     /// See [`Manifest::threads_seen`].
     threads_seen: u64,
+    /// See [`Manifest::lag_ns`].
+    lag_ns: u64,
     ending: Option<Ending>,
     /// Memory use of a command that has ended.
     memory: Option<MemoryUse>,
@@ -179,7 +182,7 @@ pub fn record(
         // Until its tables are there it does not look abandoned.
         let held = journal.hold();
         let recorder = Recorder {
-            journal: Output::Journal(Box::new(journal), place.clone()),
+            journal: Output::Journal(Box::new(journal), place.clone(), Lag::default()),
             options: options.clone(),
             length,
             program: program.clone(),
@@ -285,7 +288,9 @@ fn complete(
     manifest.end_ns = outcome.end_ns.max(outcome.start_ns);
     manifest.exit_status = outcome.ending.map(Ending::shell_status);
     manifest.exit_signal = outcome.ending.and_then(Ending::signal);
+    topology::add_later(&mut manifest.host.places);
     manifest.threads_seen = outcome.threads_seen;
+    manifest.lag_ns = outcome.lag_ns;
     manifest.cost = outcome.cost;
     manifest.memory = outcome.memory;
     manifest.sources = outcome.sources;

@@ -133,7 +133,7 @@ impl SyscallWindows {
         let had_none = matches!(self.state, State::Off) && self.events == 0;
         let skipped = || skipped_runs::calls(session).saturating_sub(self.skipped_before);
         let (without_room, skipped) = if had_none { (0, 0) } else { (session.calls_uncounted(), skipped()) };
-        for (reason, events) in [("no room", without_room), ("not examined", skipped)] {
+        for (reason, events) in [("no room", without_room), (Loss::SKIPPED, skipped)] {
             if events > 0 {
                 let (start, end) = (Timestamp(self.plan.begin_ns), lower::now());
                 let (source, reason) = (NAME.to_owned(), reason.to_owned());

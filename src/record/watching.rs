@@ -103,7 +103,7 @@ impl Loop {
         let mark = self.mark();
         match &mut self.journal {
             Output::Flight(flight) => flight.begin_at(start, mark),
-            Output::Journal(journal, _) => {
+            Output::Journal(journal, ..) => {
                 journal.begin_at(start);
                 Ok(())
             }
@@ -115,7 +115,7 @@ impl Loop {
         let mark = self.mark();
         match &mut self.journal {
             Output::Flight(flight) => flight.restart_at(start, mark),
-            Output::Journal(journal, _) => journal.begin_at(start),
+            Output::Journal(journal, ..) => journal.begin_at(start),
         }
     }
 

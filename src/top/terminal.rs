@@ -104,7 +104,7 @@ pub struct HeldBack {
 }
 
 impl HeldBack {
-    /// Holds back what is written to `descriptor` from now on. `None` unless it leads to a terminal.
+    /// Holds back all later output to `descriptor`. `None` unless it leads to a terminal.
     pub fn begin(descriptor: RawFd) -> Result<Option<HeldBack>> {
         // SAFETY: asks the kernel about a number.
         if unsafe { libc::isatty(descriptor) } == 0 {

@@ -137,7 +137,7 @@ pub fn report_json(scratch: &Scratch, recording: &Path) -> serde_json::Value {
 pub fn rung_here(scratch: &Scratch) -> String {
     let output = holdup(scratch).args(["doctor", "--json"]).output().expect("holdup starts");
     let doctor: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    doctor["rung"].as_str().unwrap_or("proc").to_owned()
+    doctor["backend"].as_str().unwrap_or("proc").to_owned()
 }
 
 /// Every backend that is available here.

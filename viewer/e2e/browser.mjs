@@ -24,7 +24,7 @@ export async function startBrowser(executablePath) {
     executablePath, args: FLAGS, viewport: { width: 1280, height: 720 }, colorScheme: "light",
   });
   return {
-    /** `before` runs in the page before everything else. `wait`: wait until the page is drawn. */
+    /** `before` runs in the page before everything else. `wait`: wait until the page is rendered. */
     async open(url, errors, before, wait = true) {
       const page = await browser.newPage();
       page.on("console", (message) => message.type() === "error" && errors.push(`console: ${message.text()}`));
@@ -45,7 +45,7 @@ export async function startBrowser(executablePath) {
 /** Timeout, long enough for a busy machine. */
 const PATIENCE_MS = 120_000;
 
-/** Waits until the timeline is completely drawn for its view. */
+/** Waits until the timeline is completely rendered for its view. */
 export async function drawn(page) {
   await page.waitForSelector("canvas[data-idle=true]", { timeout: PATIENCE_MS });
   await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));

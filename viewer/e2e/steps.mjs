@@ -28,7 +28,7 @@ async function coloured(page, selector) {
   await eventually(`fewer than four colours in ${selector}`, async () => (await colours()) > 3);
 }
 
-/** A page is drawn some time after a change, depending on the machine. */
+/** A page is rendered some time after a change, depending on the machine. */
 async function eventually(what, check) {
   for (let n = 0; n < 600; n += 1) {
     if (await check()) return;
@@ -459,7 +459,7 @@ export const REAL = {
   file: { ...opensAny, ...path, ...movesAny, ...clicks, ...showsAny, ...tablesAny },
 };
 
-/** First steps of a reader who received a file of a program whose threads stop each other. */
+/** First steps with a received file of a program whose threads stop each other. */
 export const NEWCOMER = {
   "the first finding, clicked, shows which thread was late and who had its CPU": async (page) => {
     await page.keyboard.press("0");

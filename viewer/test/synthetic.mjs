@@ -65,7 +65,7 @@ export function summary(recording) {
   return {
     api: 1, holdup: "0.1.0", command: ["./words", "--threads", String(lives.length)], mode: "run", exit_status: 0,
     host: { name: "made-up", kernel: "6.1", cpus: 2, cpus_allowed: 2, cpu_model: "", memory_bytes: 1 }, start_unix_ns: 0, wall_ns: wall,
-    rung: "bpf", rung_reason: "", recovered: false, zoom, classes: CLASSES,
+    backend: "bpf", backend_reason: "", recovered: false, zoom, classes: CLASSES,
     ledger: ledger(lives.map((slices) => sums(slices, 0, wall))),
     threads: [
       ...lives.map((slices, id) => ({

@@ -235,7 +235,7 @@ describe("a file with the answers inside", () => {
     const source = new BundleSource(small);
     const whole = await source.ledger({ from: 0, to: 100 }, []);
     expect(whole.classes).toEqual(classes);
-    expect(whole).toMatchObject({ total_ns: 100, split_known: false, note: "of 1 of 2 threads; running time is split as in the whole run" });
+    expect(whole).toMatchObject({ total_ns: 100, split_known: false, note: "1 of 2 threads, running time is split as in the whole run" });
     const part = await source.ledger({ from: 0, to: 40 }, []);
     expect([useful, kernel, queue].map((at) => part.classes[at])).toEqual([23, 8, 10]);
   });

@@ -84,7 +84,7 @@ def check_start(plan):
 
 
 def backend_of(report):
-    return report.get("backend") or report.get("rung") or ""
+    return report.get("backend") or ""
 
 
 def check_hot_lock(plan):

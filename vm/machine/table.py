@@ -8,7 +8,7 @@ from .common import PROJECT, cache
 HEAD = """# Kernels
 
 Written by the checks of `./dev vm` (`--all` runs all kernels). Each row is one guest under {emulation}, with packages from Debian's archive.
-Start-up is how much longer `holdup run -- true` takes than `true`; under emulation it is many times longer than on hardware.
+Start-up is how much longer `holdup run -- true` takes than `true`. Under emulation it is many times longer than on hardware.
 "Most verified" is the BPF program with the most instructions that the verifier walked, with that number.
 
 | kernel | Linux | flavour | CPUs | programs loaded | most verified | start-up | live tests | first finding on hot-lock |
@@ -17,16 +17,18 @@ Start-up is how much longer `holdup run -- true` takes than `true`; under emulat
 CPUS = """
 ## CPUs that come and go, and memory nodes
 
-holdup-dial with 12 threads, recorded on a kernel that was booted with `{append}`. "Lost" are events, "gaps" are spans of time
-without samples of a CPU. Memory is what the machine has less of while the program runs, the program's own memory included.
+holdup-dial with 12 threads, recorded on a kernel that was booted with `{append}`. "Lost" are events that holdup
+lost, "skipped" are those whose BPF program the kernel skipped ([why](kernel-notes.md)). "Gaps" are spans of time without samples of a
+CPU. "Migrations" are those within a node and to another node. Memory is what the machine has less of while the program runs, the
+program's own memory included.
 
-| kernel | CPUs | case | lost | gaps | unknown | memory | result |
-|---|---|---|---|---|---|---|---|
+| kernel | CPUs | case | lost | skipped | gaps | unknown | threads by node | migrations | memory | result |
+|---|---|---|---|---|---|---|---|---|---|---|
 """
 FALLBACK = """
 ## Where BPF is refused
 
-The program that was asked for runs on a lower backend, with one line that says why (`holdup run -- sh -c 'echo ran; exit 7'`).
+The requested program still runs, on a lower backend. holdup prints one line with the reason (`holdup run -- sh -c 'echo ran; exit 7'`).
 
 | refused by | backend | line |
 |---|---|---|
@@ -137,8 +139,11 @@ def cpus(rows):
     for name, results in rows:
         for case, found in results.get("parts", {}).get("cpus", {}).get("cases", {}).items():
             text = "; ".join(found["wrong"]) or "as it should be"
-            lines.append(f"| {name} | {results.get('cpus')} | {case} | {found.get('lost', '')} | {found.get('gaps', '')} "
-                         f"| {100 * found.get('unknown', 0):.2f} % | {found.get('mib', '')} MiB | {text.replace('|', '/')} |")
+            moves = found.get("moves", {})
+            near = (moves.get("same_core") or 0) + (moves.get("same_node") or 0)
+            lines.append(f"| {name} | {results.get('asked_cpus')} | {case} | {found.get('lost', '')} | {found.get('skipped', '')} | {found.get('gaps', '')} "
+                         f"| {100 * found.get('unknown', 0):.2f} % | {' + '.join(map(str, found.get('by_node', [])))} "
+                         f"| {near}, {moves.get('other_node')} | {found.get('mib', '')} MiB | {text.replace('|', '/')} |")
     return CPUS.format(append=next((results["append"] for _, results in rows if results.get("what") == "cpus" and "append" in results), "")) + \
         "\n".join(lines) + "\n" if lines else ""
 

@@ -90,12 +90,12 @@ fn scans(pool: &Pool) {
 
 fn polls() {
     let (meeting, two, all) = (Channel::bounded(0), Channel::bounded(2), Channel::unbounded());
-    check("nobody there: send_poll to size 0 is refused", !meeting.send_poll("hello"));
+    check("size 0 without a receiver: send_poll is refused", !meeting.send_poll("hello"));
     check("nothing sent: recv_poll has none", meeting.recv_poll().is_none() && two.recv_poll().is_none());
     let sent = [1, 2, 3].map(|value| two.send_poll(value));
     check("a bounded channel takes as many as its size", sent == [true, true, false]);
     let got = [two.recv_poll(), two.recv_poll(), two.recv_poll()];
-    check("what was refused is not there", got == [Some(1), Some(2), None]);
+    check("a refused value is not received", got == [Some(1), Some(2), None]);
     check("an unbounded one takes all", (0..1000).all(|value| all.send_poll(value)));
     check("in order", (0..1000).all(|value| all.recv() == value));
 }
@@ -115,7 +115,10 @@ fn rendezvous() {
             value = meeting.recv_poll();
             thread::yield_now();
         }
-        check("size 0: send returns when somebody has received", value == Some(1) && sender.join().unwrap());
+        check(
+            "size 0: send returns when a receiver has taken the value",
+            value == Some(1) && sender.join().unwrap(),
+        );
         let receiver = scope.spawn(|| meeting.recv());
         meeting.send(2);
         check("size 0: a receiver that came first gets it", receiver.join().unwrap() == 2);

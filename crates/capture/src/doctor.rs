@@ -35,11 +35,11 @@ pub struct Check {
 /// How a check went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
-    /// It works.
+    /// The check passed.
     Ok,
-    /// It works in part, or with less precise results.
+    /// The ability works in part, or with less precise results.
     Degraded,
-    /// It does not work.
+    /// The ability is missing.
     Missing,
 }
 
@@ -107,7 +107,7 @@ pub fn best_rung(checks: &[Check]) -> (Rung, String) {
 }
 
 fn with_remedy(what: &str, remedy: &str) -> String {
-    if remedy.is_empty() { what.to_owned() } else { format!("{what} (mend: {remedy})") }
+    if remedy.is_empty() { what.to_owned() } else { format!("{what} (fix: {remedy})") }
 }
 
 fn good(what: impl Into<String>) -> Finding {
@@ -413,7 +413,7 @@ mod tests {
     use super::*;
 
     fn check(name: &'static str, ok: State) -> Check {
-        Check { name, ok, what: format!("{name} fails"), remedy: format!("mend {name}") }
+        Check { name, ok, what: format!("{name} fails"), remedy: format!("repair {name}") }
     }
 
     #[test]
@@ -427,7 +427,7 @@ mod tests {
         };
         assert_eq!(rung(&[]), (Rung::Bpf, String::new()));
         assert_eq!(rung(&["kernel-types"]).0, Rung::Perf);
-        assert_eq!(rung(&["bpf-maps"]), (Rung::Perf, "bpf-maps fails (mend: mend bpf-maps)".to_owned()));
+        assert_eq!(rung(&["bpf-maps"]), (Rung::Perf, "bpf-maps fails (fix: repair bpf-maps)".to_owned()));
         let (lowest, reason) = rung(&["bpf-programs", "perf-own-processes"]);
         assert_eq!(lowest, Rung::Proc);
         assert!(reason.contains("bpf-programs") && reason.contains("perf-own-processes"));

@@ -55,7 +55,7 @@ pub struct Child {
 pub enum Ending {
     /// The process exited with this status.
     Exited(i32),
-    /// This signal killed the process.
+    /// A signal with this number killed the process.
     Killed(i32),
 }
 

@@ -20,8 +20,8 @@ const SEMAPHORE_SHIFT: u32 = 32;
 /// Counts from its opening on, in all processes that run the file. Dropping it removes the probe.
 ///
 /// It does not count a single process and its children. For each thread that inherits such an event, the
-/// kernel (up to at least 6.18) reads the file's name again from the memory of the starting process. If the
-/// name is not there, the kernel refuses the thread.
+/// kernel reads the file's name again from the memory of the starting process. If the name is not there, the
+/// kernel refuses the thread (up to at least Linux 6.18).
 pub struct ProbeCount(Vec<File>);
 
 impl ProbeCount {

@@ -15,6 +15,19 @@ pub fn read(cpus: &[u16]) -> Vec<CpuPlace> {
     read_below(Path::new(SYSTEM), cpus)
 }
 
+/// Adds the places of CPUs that are online now and were offline when `places` was read.
+pub fn add_later(places: &mut Vec<CpuPlace>) {
+    merge(places, read(&crate::host::online_cpus()));
+}
+
+fn merge(places: &mut Vec<CpuPlace>, now: Vec<CpuPlace>) {
+    for place in now {
+        if let Err(at) = places.binary_search_by_key(&place.cpu, |known| known.cpu) {
+            places.insert(at, place);
+        }
+    }
+}
+
 fn read_below(system: &Path, cpus: &[u16]) -> Vec<CpuPlace> {
     let nodes = nodes(system);
     let full = parse_cpu_list(&text(&system.join("cpu/nohz_full")));
@@ -87,6 +100,14 @@ mod tests {
         assert_eq!(places[0].core_key(), places[128].core_key());
         assert_ne!(places[0].core_key(), places[64].core_key());
         fs::remove_dir_all(system).unwrap();
+    }
+
+    #[test]
+    fn new_cpus_are_added_in_order() {
+        let place = |cpu, node| CpuPlace { cpu, node, ..CpuPlace::default() };
+        let mut places = vec![place(0, 0), place(2, 1)];
+        merge(&mut places, vec![place(1, 1), place(2, 7), place(3, 1)]);
+        assert_eq!(places, [place(0, 0), place(1, 1), place(2, 1), place(3, 1)]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Checks the documentation's tables of kernels: the requirements of sources in README, the measurements in
+//! Checks the documentation's tables of kernels: the requirements of sources in docs/install.md, the measurements in
 //! docs/kernels.md.
 
 use std::collections::BTreeMap;
@@ -32,7 +32,7 @@ fn version(text: &str) -> Linux {
     Linux(numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
-/// The rows that README must have: each kernel from which on more is recorded, and what.
+/// The rows that docs/install.md must have: each kernel from which on more is recorded, and what.
 fn expected() -> Vec<Vec<String>> {
     let mut by_version: BTreeMap<Linux, Vec<String>> = BTreeMap::new();
     let oldest = sources::ALL.iter().map(|source| source.since).min().expect("a source");
@@ -53,12 +53,12 @@ fn expected() -> Vec<Vec<String>> {
 }
 
 #[test]
-fn readme_lists_the_features_of_each_kernel() {
-    let found = rows(&text("README.md"), "<!-- by kernel -->");
+fn the_manual_lists_the_features_of_each_kernel() {
+    let found = rows(&text("docs/install.md"), "<!-- by kernel -->");
     let lines = |rows: &[Vec<String>]| {
         rows.iter().map(|row| format!("| {} |\n", row.join(" | "))).collect::<String>()
     };
-    assert_eq!(lines(&found), lines(&expected()), "the table of README.md");
+    assert_eq!(lines(&found), lines(&expected()), "the table of docs/install.md");
 }
 
 /// Sources of which at least one program is needed and missing on a kernel, by the measured table.

@@ -15,18 +15,75 @@ pub const HORIZON: Duration = Duration(1_000_000_000);
 /// records stop.
 const AHEAD_MAX: Duration = Duration(30_000_000_000);
 
+/// Maximum horizon.
+const HORIZON_MAX: Duration = Duration(120_000_000_000);
+
+/// Maximum number of waiting events. With more, the older half is passed on early, which bounds memory.
+const WAITING_MAX: usize = 4_000_000;
+
+/// The newest events so far, in the order in which events arrive.
+#[derive(Default)]
+struct Newest {
+    event: Timestamp,
+    /// Time of the newest BPF record. `None` where there are none (lower backends, importers).
+    record: Option<Timestamp>,
+}
+
+impl Newest {
+    fn note(&mut self, event: &Event) {
+        let at = event.at();
+        self.event = self.event.max(at);
+        if matches!(event, Event::Switch(_) | Event::Waking(_)) {
+            self.record = self.record.max(Some(at));
+        }
+    }
+
+    /// Records that come later are at most the horizon older than this.
+    fn watermark(&self) -> Timestamp {
+        self.record.map_or(self.event, |record| record.max(self.event - AHEAD_MAX))
+    }
+}
+
+/// Measures how late events arrive.
+#[derive(Default)]
+pub struct Lag {
+    newest: Newest,
+    most: Duration,
+}
+
+impl Lag {
+    /// Takes one event, in the order of arrival.
+    pub fn note(&mut self, event: &Event) {
+        // A loss states its own span.
+        if !matches!(event, Event::Loss(_)) {
+            self.most = self.most.max(self.newest.watermark().since(event.at()));
+        }
+        self.newest.note(event);
+    }
+
+    /// Maximum time by which an event was older than the newest one before it.
+    pub fn most(&self) -> Duration {
+        self.most
+    }
+}
+
+/// Returns the horizon with which events are in order that were late by at most `lag`: at least [`HORIZON`], at most 2 min.
+pub fn horizon_for(lag: Duration) -> Duration {
+    Duration(lag.0.saturating_add(1)).clamp(HORIZON, HORIZON_MAX)
+}
+
 /// Sorts nearly sorted events.
 pub struct Reorder {
     horizon: Duration,
     waiting: Vec<Event>,
-    newest: Timestamp,
-    /// Time of the newest BPF record. `None` where there are none (lower backends, importers).
-    newest_record: Option<Timestamp>,
+    /// [`WAITING_MAX`], less in tests.
+    waiting_max: usize,
+    newest: Newest,
     /// Everything before has been released.
     released: Timestamp,
     late: u64,
     late_span: Option<(Timestamp, Timestamp)>,
-    /// [`Reorder::watermark`] when `waiting` was last sorted.
+    /// The watermark when `waiting` was last sorted.
     sorted_at: Timestamp,
 }
 
@@ -36,8 +93,8 @@ impl Reorder {
         Reorder {
             horizon,
             waiting: Vec::new(),
-            newest: Timestamp(0),
-            newest_record: None,
+            waiting_max: WAITING_MAX,
+            newest: Newest::default(),
             released: Timestamp(0),
             late: 0,
             late_span: None,
@@ -52,23 +109,26 @@ impl Reorder {
         if at < self.released && !matches!(event, Event::Loss(_)) {
             self.note_late(at);
         }
-        self.newest = self.newest.max(at);
-        if matches!(event, Event::Switch(_) | Event::Waking(_)) {
-            self.newest_record = self.newest_record.max(Some(at));
-        }
+        self.newest.note(&event);
         self.waiting.push(event);
         // Nearly sorted events are sorted in linear time, so each event is visited five times. A longer
         // interval would be cheaper, but the waiting events are most of the recorder's memory when a
         // recording ends.
-        let watermark = self.watermark();
+        let watermark = self.newest.watermark();
         if watermark.since(self.sorted_at) > Duration(self.horizon.0 / 4) {
             self.release(watermark - self.horizon, sink);
         }
+        if self.waiting.len() >= self.waiting_max {
+            self.release_half(sink);
+        }
     }
 
-    /// Records that come later are at most `horizon` older than this.
-    fn watermark(&self) -> Timestamp {
-        self.newest_record.map_or(self.newest, |record| record.max(self.newest - AHEAD_MAX))
+    /// Passes on the older half of the events. Events that come later and are older are late.
+    fn release_half(&mut self, sink: &mut dyn FnMut(Event)) {
+        self.waiting.sort_by_key(Event::at);
+        if let Some(middle) = self.waiting.get(self.waiting.len() / 2) {
+            self.release(middle.at() + Duration(1), sink);
+        }
     }
 
     /// Passes on all that waits.
@@ -95,8 +155,8 @@ impl Reorder {
     fn release(&mut self, before: Timestamp, sink: &mut dyn FnMut(Event)) {
         self.waiting.sort_by_key(Event::at);
         let ready = self.waiting.partition_point(|event| event.at() < before);
-        self.released = self.released.max(before.min(self.newest));
-        self.sorted_at = self.watermark();
+        self.released = self.released.max(before.min(self.newest.event));
+        self.sorted_at = self.newest.watermark();
         self.waiting.drain(..ready).for_each(sink);
     }
 }
@@ -160,6 +220,48 @@ mod tests {
         order.push(Event::Loss(Loss { source, reason, cpu: CpuId(1), start, end, events: 0 }), &mut sink);
         order.finish(&mut sink);
         assert_eq!(losses, ["cpu-samples"]);
+    }
+
+    #[test]
+    fn with_the_horizon_for_the_measured_lag_nothing_is_late() {
+        let times = [0, 2_000_000_000, 5_000_000_000, 1_500_000_000, 9_000_000_000, 9_100_000_000];
+        let mut lag = Lag::default();
+        times.iter().for_each(|at| lag.note(&waking(*at)));
+        assert_eq!(lag.most(), Duration(3_500_000_000));
+        assert_eq!(reordered(&times, HORIZON.0).1, 1);
+        let (out, late) = reordered(&times, horizon_for(lag.most()).0);
+        assert!(out.is_sorted());
+        assert_eq!((out.len(), late), (times.len(), 0));
+    }
+
+    #[test]
+    fn the_horizon_is_bounded() {
+        assert_eq!(horizon_for(Duration(0)), HORIZON);
+        assert_eq!(horizon_for(Duration(u64::MAX)), HORIZON_MAX);
+    }
+
+    #[test]
+    fn few_events_wait_even_with_a_long_horizon() {
+        let mut order = Reorder { waiting_max: 100, ..Reorder::new(HORIZON_MAX) };
+        let mut out = Vec::new();
+        for at in 0..1_000 {
+            order.push(waking(at), &mut |event| out.push(event.at().0));
+            assert!(order.waiting.len() < 100);
+        }
+        order.finish(&mut |event| out.push(event.at().0));
+        assert_eq!(out, (0..1_000).collect::<Vec<u64>>());
+    }
+
+    #[test]
+    fn a_loss_and_the_recorders_own_events_are_not_late() {
+        let mut lag = Lag::default();
+        let (source, reason) = ("cpu-samples".to_owned(), "cpu-was-away".to_owned());
+        let (start, end) = (Timestamp(0), Timestamp(9));
+        lag.note(&waking(4_000_000_000));
+        lag.note(&Event::Loss(Loss { source, reason, cpu: CpuId(1), start, end, events: 0 }));
+        lag.note(&Event::Affinity(Affinity { at: Timestamp(9_000_000_000), tid: 1, cpus: 1 }));
+        lag.note(&waking(4_000_000_001));
+        assert_eq!(lag.most(), Duration(0));
     }
 
     #[test]

@@ -190,8 +190,8 @@ fn by_object(kind: ObjectKind) -> WaitReason {
 fn is_file_syscall(number: i32) -> bool {
     matches!(
         number,
-        // open close stat fstat lstat lseek access truncate ftruncate getdents rename mkdir rmdir creat link
-        // unlink symlink readlink chmod chown utime mknod statfs sync mount getdents64 setxattr..removexattr
+        // open close stat fstat lstat lseek, access, truncate ftruncate getdents .. rename mkdir rmdir creat
+        // link unlink symlink readlink .. chown. Then utime mknod, statfs, sync mount, getdents64, *xattr
         2..=6 | 8 | 21 | 76..=95 | 132..=133 | 137 | 138 | 161 | 162 | 165 | 166 | 188..=199 | 217
             // openat mkdirat .. faccessat, fadvise, renameat2, openat2, statx, execve, execveat
             | 257..=269 | 221 | 316 | 332 | 437 | 439 | 59 | 322

@@ -173,6 +173,10 @@ impl RawWait {
     /// Stored as the syscall of a kernel thread, which makes none (`WIRE_CALL_OF_KERNEL_THREAD` in `bpf/wire.h`).
     pub const KERNEL_THREAD: i32 = -2;
 
+    /// Stored as the owner of a futex word in the latest frames of the waiter's own stack (`WIRE_OWNER_STACK` in
+    /// `bpf/wire.h`).
+    pub const ON_OWN_STACK: u32 = u32::MAX;
+
     /// A wait whose reason the source knows, instead of the kernel's view of it.
     pub fn because(reason: WaitReason) -> RawWait {
         RawWait { state: 1, syscall: REASON_FIRST + i32::from(reason as u8), ..RawWait::default() }

@@ -18,3 +18,8 @@ pub struct Loss {
     /// Exact number of missing events, 0 if unknown.
     pub events: u64,
 }
+
+impl Loss {
+    /// Reason of events for which the kernel skipped the BPF program, because the program was active on the CPU.
+    pub const SKIPPED: &str = "not examined";
+}

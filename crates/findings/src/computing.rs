@@ -7,7 +7,7 @@ use crate::analysis::Analysis;
 use crate::derive::busiest;
 use crate::derive::class::Class;
 use crate::finding::{Confidence, Finding};
-use crate::wording::percent;
+use crate::wording::{count, percent};
 
 /// From such a part of the CPUs' time (0 to 1) on, what a program is slow for may be its work, ...
 const MUCH: f64 = 0.8;
@@ -59,8 +59,28 @@ pub fn summarize(trace: &Trace, analysis: &Analysis) -> Option<Computes> {
     Some(Computes {
         share,
         error,
-        summary: std::iter::once(does).chain(known.map(|known| known.sentence())).collect(),
+        summary: std::iter::once(does)
+            .chain(known.map(|known| known.sentence()))
+            .chain(queued(analysis))
+            .collect(),
         advice: advice.collect(),
+    })
+}
+
+/// Minimum share of all thread time in the run queue behind own threads, for the note on their number.
+const QUEUE_MIN: f64 = 0.05;
+
+/// A note for a program with more runnable threads than CPUs, if that is no finding.
+fn queued(analysis: &Analysis) -> Option<String> {
+    let derived = &analysis.derived;
+    let (runnable, cpus) = (derived.parallelism.wanting_mean(), derived.occupancy.cpus);
+    let is_much = derived.ledger.run_queue.own_ns as f64 >= QUEUE_MIN * derived.ledger.total_ns as f64;
+    let is_found = analysis.findings.iter().any(|finding| finding.rule == "oversubscription");
+    (is_much && !is_found && runnable > f64::from(cpus)).then(|| {
+        format!(
+            "On average {runnable:.1} threads were runnable on {}. Fewer threads would have the same work.",
+            count(u64::from(cpus), "CPU")
+        )
     })
 }
 

@@ -28,6 +28,7 @@ mod service_findings;
 mod sharing;
 mod short_lived;
 mod starting_up;
+mod thread_functions;
 pub mod too_short;
 pub mod what_if;
 pub mod wording;

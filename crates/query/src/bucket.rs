@@ -178,7 +178,7 @@ impl Bucket {
     async fn version(&self, files: &BTreeMap<String, ObjectMeta>) -> Result<(), String> {
         let manifest = files.get(MANIFEST);
         let manifest = manifest.ok_or_else(|| {
-            format!("it has no {MANIFEST}: it is being added, or whoever added it was killed")
+            format!("it has no {MANIFEST}: it is being added, or the process that added it was killed")
         })?;
         let unread = |error: Error| format!("{MANIFEST} cannot be read ({error})");
         let text = self.store.get(&manifest.location).await.map_err(unread)?.bytes().await.map_err(unread)?;

@@ -65,7 +65,7 @@ impl Root {
             (_, true) => format!("{scheme}:// is not known, s3:// and directories are"),
             (_, false) => format!("{scheme}:// is not known, directories are"),
         };
-        let way = "; pack into a directory and copy that, as `aws s3 sync` or rclone do";
+        let way = ". Pack into a directory and copy that, as `aws s3 sync` or rclone do";
         Err(QueryError::Bucket { place: root.display().to_string(), reason: reason + way })
     }
 }
@@ -94,7 +94,7 @@ pub struct Member {
 enum Files {
     Directory(PathBuf),
     /// By their names.
-    #[cfg_attr(not(feature = "s3"), expect(dead_code, reason = "only buckets list what is in them"))]
+    #[cfg_attr(not(feature = "s3"), expect(dead_code, reason = "only buckets list their objects"))]
     Objects(BTreeMap<String, ObjectMeta>),
 }
 
@@ -369,7 +369,7 @@ pub(crate) fn version(manifest: &[u8]) -> Result<(), String> {
                 "written by holdup {by} in dataset version {found}; this holdup reads up to {VERSION}: use the newer one"
             ))
         }
-        None => Err(format!("{MANIFEST} tells no dataset version")),
+        None => Err(format!("{MANIFEST} has no dataset version")),
     }
 }
 

@@ -100,7 +100,7 @@ fn message(error: &DataFusionError, root: &DataFusionError) -> String {
     match missing_table(&text) {
         Some(table) => no_table(&table),
         None => match missing_function(&text) {
-            Some(function) => format!("there is no function {function}; `--schema functions` lists them"),
+            Some(function) => format!("there is no function {function} (`--schema functions` lists them)"),
             None => text.trim().to_owned(),
         },
     }
@@ -118,7 +118,7 @@ fn of_schema(error: &SchemaError) -> String {
             format!("there is no column {}{there}", field.flat_name())
         }
         SchemaError::AmbiguousReference { field } => {
-            format!("{} is in several tables: say which, as in slices.{}", field.name, field.name)
+            format!("{} is in several tables: qualify it, as in slices.{}", field.name, field.name)
         }
         other => other.to_string(),
     }

@@ -27,7 +27,7 @@ pub(crate) fn barrier(trace: &Trace, analysis: &Analysis, used: &SiteUse) -> Val
         "process": trace.process_name(site.process),
         "pid": pid(trace, site.process),
         "object": site.object,
-        "meetings": used.meetings,
+        "barriers": used.meetings,
         "harm_ns": used.harm_ns,
         "spun_ns": used.spun_ns,
         "resume_ns": used.resume_ns,

@@ -20,11 +20,11 @@ pub struct DoctorRow {
 /// How a check went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DoctorStatus {
-    /// It works.
+    /// The check passed.
     Ok,
-    /// It works in part.
+    /// The ability works in part.
     Degraded,
-    /// It does not work.
+    /// The ability is missing.
     Missing,
 }
 
@@ -185,7 +185,7 @@ pub fn doctor_json(rows: &[DoctorRow], programs: &[ProgramRow], rung: &str, reas
         })
     };
     json!({
-        "rung": rung,
+        "backend": rung,
         "reason": reason,
         "checks": rows.iter().map(check).collect::<Value>(),
         "programs": programs.iter().map(program).collect::<Value>(),

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use holdup_events::Trace;
 use holdup_events::recording::Rung;
+use holdup_events::{Loss, Trace};
 use holdup_findings::too_short::is_too_short;
 
 use crate::damage::is_damage;
@@ -17,6 +17,8 @@ pub(crate) struct LossFigures {
     pub by_source: BTreeMap<String, u64>,
     /// Losses of which no number is known.
     pub uncounted: u64,
+    /// Number of `events` for which the kernel skipped the BPF program.
+    pub skipped: u64,
 }
 
 /// Adds up the losses. A source's own count and its rows describe the same events, so the greater number is
@@ -27,6 +29,9 @@ pub(crate) fn loss(trace: &Trace) -> LossFigures {
         let sum = figures.by_source.entry(loss.source.clone()).or_default();
         *sum = sum.saturating_add(loss.events);
         figures.uncounted += u64::from(loss.events == 0);
+        if loss.reason == Loss::SKIPPED {
+            figures.skipped = figures.skipped.saturating_add(loss.events);
+        }
     }
     for source in trace.manifest.sources.iter().filter(|source| source.lost > 0) {
         let sum = figures.by_source.entry(source.name.clone()).or_default();
@@ -161,6 +166,14 @@ mod tests {
             vec![SourceState { name: "sched".into(), lost: 9, ..SourceState::default() }];
         let figures = loss(&trace);
         assert_eq!((figures.events, figures.uncounted, figures.by_source["late"]), (9, 1, 0));
+    }
+
+    #[test]
+    fn events_that_the_kernel_skipped_are_a_part_of_all() {
+        let skipped = Loss { reason: Loss::SKIPPED.to_owned(), ..row("sched", 3) };
+        let trace = Trace { losses: vec![skipped, row("sched", 4)], ..Trace::default() };
+        let figures = loss(&trace);
+        assert_eq!((figures.events, figures.skipped), (7, 3));
     }
 
     #[test]

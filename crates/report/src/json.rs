@@ -21,6 +21,7 @@ use holdup_findings::derive::cpus::CpuUse;
 use holdup_findings::derive::known_work::Known;
 use holdup_findings::derive::ledger::{ByClass, RunQueueSplit, ThreadLedger};
 use holdup_findings::derive::locks::LockUse;
+use holdup_findings::derive::nodes::{Moves, NodeUse, Nodes};
 use holdup_findings::derive::parallelism::Parallelism;
 use holdup_findings::derive::runtimes::{RoleUse, RuntimeUse};
 use holdup_findings::derive::syscalls::SyscallUse;
@@ -47,7 +48,6 @@ pub fn to_json(trace: &Trace, analysis: &Analysis) -> Value {
 pub fn to_json_with(trace: &Trace, analysis: &Analysis, stacks: &StackAsk) -> Value {
     let manifest = &trace.manifest;
     let derived = &analysis.derived;
-    let loss = figures::loss(trace);
     let mut report = json!({
         "schema_version": SCHEMA_VERSION,
         "holdup": manifest.holdup,
@@ -58,11 +58,11 @@ pub fn to_json_with(trace: &Trace, analysis: &Analysis, stacks: &StackAsk) -> Va
         "start_ns": manifest.start_ns,
         "start_unix_ns": manifest.start_unix_ns,
         "wall_ns": trace.wall().0,
-        "rung": figures::rung_name(manifest.rung),
-        "rung_reason": manifest.rung_reason,
+        "backend": figures::rung_name(manifest.rung),
+        "backend_reason": manifest.rung_reason,
         "recovered": manifest.recovered,
         "ledger": ledger(analysis),
-        "threads": derived.ledger.threads.iter().map(|one| thread(trace, one)).collect::<Value>(),
+        "threads": derived.ledger.threads.iter().map(|one| thread(trace, one, &derived.nodes)).collect::<Value>(),
         "findings": analysis.findings.iter().map(|one| findings::in_report(trace, &analysis.derived.ledger, one)).collect::<Value>(),
         "symptoms": analysis.symptoms.iter().map(|symptom| json!({
             "of": symptom.root,
@@ -95,24 +95,40 @@ pub fn to_json_with(trace: &Trace, analysis: &Analysis, stacks: &StackAsk) -> Va
         },
         "calls": calls::to_json(trace, &derived.calls),
         "parallelism": parallelism(&derived.parallelism),
-        "told": derived.told.iter().map(gc::runtime_events).collect::<Value>(),
+        "runtime_events": derived.told.iter().map(gc::runtime_events).collect::<Value>(),
         "runtimes": derived.runtimes.iter().map(runtime).collect::<Value>(),
         "stacks": crate::stacks::to_json(trace, stacks),
-        "loss": {"events": loss.events, "uncounted": loss.uncounted, "by_source": loss.by_source},
+        "loss": lost(&figures::loss(trace)),
         "cost": cost(trace),
         "sources": manifest.sources,
     });
     // More keys than the macro takes.
     report["hardware"] = hardware::to_json(trace, &derived.hardware);
+    report["nodes"] = derived.nodes.nodes.iter().map(node).collect::<Value>();
+    report["moves"] = moves(derived.nodes.moves);
     report["peers"] = peers::to_json(&derived.peers);
     report["task_locks"] = task_locks::to_json(trace, &derived.task_locks);
     report["fired"] = crate::moment::to_json(trace, analysis);
     report["computes"] = computes(trace, analysis);
-    report["threads_seen"] = manifest.threads_seen.into();
-    report["damaged"] = damage::to_json(trace);
-    report["exit_signal"] = manifest.exit_signal.into();
-    report["too_short"] = is_too_short(trace).into();
+    add_completeness(&mut report, trace);
     report
+}
+
+fn lost(loss: &figures::LossFigures) -> Value {
+    json!({
+        "events": loss.events,
+        "uncounted": loss.uncounted,
+        "skipped": loss.skipped,
+        "by_source": loss.by_source,
+    })
+}
+
+/// Adds how the program ended, and how much of it the recording has.
+fn add_completeness(report: &mut Value, trace: &Trace) {
+    report["threads_seen"] = trace.manifest.threads_seen.into();
+    report["damaged"] = damage::to_json(trace);
+    report["exit_signal"] = trace.manifest.exit_signal.into();
+    report["too_short"] = is_too_short(trace).into();
 }
 
 /// Whether the program computes, with advice. `share` is null if it does not.
@@ -201,7 +217,7 @@ pub(crate) fn run_queue(split: &RunQueueSplit) -> Value {
     })
 }
 
-fn thread(trace: &Trace, ledger: &ThreadLedger) -> Value {
+fn thread(trace: &Trace, ledger: &ThreadLedger, nodes: &Nodes) -> Value {
     let thread = trace.threads.get(ledger.thread.index());
     json!({
         "id": ledger.thread.0,
@@ -216,6 +232,7 @@ fn thread(trace: &Trace, ledger: &ThreadLedger) -> Value {
         "blocked": ledger.blocked,
         "preempted": ledger.preempted,
         "migrations": ledger.migrations,
+        "node": nodes.homes.get(&ledger.thread),
     })
 }
 
@@ -239,6 +256,27 @@ fn cpu(trace: &Trace, cpu: &CpuUse) -> Value {
         "idle_ns": cpu.idle_ns,
         "switches": cpu.switches,
         "others": others.collect::<Value>(),
+    })
+}
+
+fn node(node: &NodeUse) -> Value {
+    json!({
+        "node": node.node,
+        "cpus": node.cpus.iter().map(|cpu| cpu.0).collect::<Value>(),
+        "target_ns": node.target_ns,
+        "others_ns": node.others_ns,
+        "stolen_ns": node.stolen_ns,
+        "idle_ns": node.idle_ns,
+        "threads": node.threads,
+    })
+}
+
+fn moves(moves: Moves) -> Value {
+    json!({
+        "same_core": moves.same_core,
+        "same_node": moves.same_node,
+        "other_node": moves.other_node,
+        "unknown": moves.unknown,
     })
 }
 

@@ -15,10 +15,13 @@ pub fn seconds(ns: u64) -> String {
     }
 }
 
-/// A share (0 to 1) in percent with one decimal. Small values above zero are `<0.1 %`.
+/// A share (0 to 1) in percent with one decimal. Small values above zero are `<0.1 %`, the whole is `100 %`.
 pub fn percent(share: f64) -> String {
-    let value = share * 100.0;
-    if value > 0.0 && value < 0.05 { "<0.1 %".to_owned() } else { format!("{value:.1} %") }
+    match share * 100.0 {
+        value if value > 0.0 && value < 0.05 => "<0.1 %".to_owned(),
+        value if (99.95..100.05).contains(&value) => "100 %".to_owned(),
+        value => format!("{value:.1} %"),
+    }
 }
 
 /// A share as whole percent, without the sign.
@@ -80,7 +83,7 @@ mod tests {
 
     #[test]
     fn shares_counts_and_bytes() {
-        assert_eq!([0.0, 0.0001, 0.496, 1.0].map(percent), ["0.0 %", "<0.1 %", "49.6 %", "100.0 %"]);
+        assert_eq!([0.0, 0.0001, 0.496, 1.0].map(percent), ["0.0 %", "<0.1 %", "49.6 %", "100 %"]);
         assert_eq!((share(1, 0), whole_percent(0.314)), (0.0, "31".to_owned()));
         assert_eq!(
             [0, 1023, 1024, 10_300, 5 << 30, u64::MAX].map(bytes),

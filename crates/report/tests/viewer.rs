@@ -66,7 +66,7 @@ const QUESTIONS: &[&str] = &[
     "search",
     "tables/threads",
     "tables/locks",
-    "tables/meetings",
+    "tables/barriers",
     "tables/pauses",
     "tables/gc-lengths",
     "tables/gc-longest",
@@ -312,7 +312,7 @@ fn a_recording_without_threads_is_a_page_all_the_same() {
     assert_eq!(unpacked(&page.html)["summary"]["wall_ns"], 0);
 }
 
-/// This number of threads that switch now and then, in one process, with hostile names.
+/// `threads` threads that switch now and then, in one process, with hostile names.
 fn crowd(threads: u32) -> Trace {
     let mut trace = Trace::default();
     trace.manifest.end_ns = 10_000_000;
@@ -496,7 +496,7 @@ fn the_first_look_agrees_with_the_whole_trace() {
     let (look, viewer) = (first_look_of(&trace), busy());
     let summary = ask(&viewer, "summary");
     for same in
-        ["command", "wall_ns", "zoom", "host", "tables", "flames", "processes", "rung", "losses", "loss"]
+        ["command", "wall_ns", "zoom", "host", "tables", "flames", "processes", "backend", "losses", "loss"]
     {
         assert_eq!(look["summary"][same], summary[same], "{same}");
     }

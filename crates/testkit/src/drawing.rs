@@ -98,7 +98,7 @@ impl Pen<'_> {
     fn wait(&self, letter: char, tick: u64) -> RawWait {
         let (reason, syscall) = self.lanes.wait_of(letter);
         let object = 0x1000 + 16 * letter as u64;
-        let mut wait = raw_wait(reason, object).unwrap_or_else(|| panic!("{reason:?} can't be drawn"));
+        let mut wait = raw_wait(reason, object).unwrap_or_else(|| panic!("{reason:?} has no raw wait"));
         wait.syscall = syscall.unwrap_or(wait.syscall);
         if let Some(ticks) = self.lanes.timeouts.get(&letter) {
             wait.timeout = Timeout::After(holdup_events::Duration(ticks * self.lanes.tick_ns));

@@ -1,7 +1,7 @@
 //! Lanes: a recording as a text picture, with the findings expected in it.
 //!
-//! A row is a thread, a column a tick. Digit = on that CPU; `r` = runnable, `y` = runnable after a yield, `t`
-//! = throttled; another letter = blocked on the object of that letter; `.` = absent. Rows with the same name
+//! A row is a thread, a column a tick. Digit = on that CPU, `r` = runnable, `y` = runnable after a yield, `t`
+//! = throttled, another letter = blocked on the object of that letter, `.` = absent. Rows with the same name
 //! continue the earlier row. A name that begins with `~` is a thread of another program.
 //! ```text
 //! A  0000mmmmr000

@@ -27,9 +27,9 @@ export function rangeLedger(bundle: Bundle, range: Range, threads: readonly Thre
   return {
     total_ns, classes, threads: each.slice(0, 50), split_error_ns: null, split_known: false, samples: null, run_queue: null,
     note: [
-      of.length < wanted.length ? `of ${count(of.length)} of ${count(wanted.length)} threads` : "",
+      of.length < wanted.length ? `${count(of.length)} of ${count(wanted.length)} threads` : "",
       summary.ledger.split_known ? "running time is split as in the whole run" : "",
-    ].filter((one) => one !== "").join("; "),
+    ].filter((one) => one !== "").join(", "),
   };
 }
 

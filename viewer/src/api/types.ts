@@ -130,8 +130,8 @@ export interface Summary {
   readonly mode: string;
   readonly host: { readonly name?: string; readonly kernel?: string; readonly cpus: number; readonly cpus_allowed?: number };
   readonly wall_ns: Ns;
-  readonly rung: string;
-  readonly rung_reason: string;
+  readonly backend: string;
+  readonly backend_reason: string;
   readonly recovered: boolean;
   readonly zoom: Zoom;
   readonly classes: readonly ClassInfo[];
@@ -188,7 +188,7 @@ export interface SampleRows {
 }
 
 /** Kind of a span: of the program itself, or an activity of its runtime. */
-export type SpanKind = "user" | "gc-work" | "gc-wait" | "idle" | "stop" | "gc-beside" | "stops-all" | "stopped";
+export type SpanKind = "user" | "gc-work" | "gc-wait" | "idle" | "stop" | "gc-concurrent" | "stops-all" | "stopped";
 
 /** Spans by depth, then time. Spans of one depth do not overlap. `name` -1: `count` merged spans. */
 export interface SpanRows {

@@ -5,8 +5,8 @@ export type Ink =
   | "ground" | "raised" | "line" | "faint" | "text" | "muted" | "accent" | "selection" | "mark" | "good" | "warn" | "path";
 
 /**
- * Fill of an area: a ledger class with its texture (`plain`: without, if the area is too narrow), an ink, or
- * a `change` from -1 (less than before) to 1 (more).
+ * Fill of an area: a ledger class with its texture, an ink, or a `change` from -1 (less than before) to 1
+ * (more). `plain` omits the texture if the area is too narrow.
  */
 export type Fill =
   | { readonly class: string; readonly plain?: boolean }

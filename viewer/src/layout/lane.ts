@@ -173,7 +173,7 @@ const SPAN_FILLS: Readonly<Record<SpanKind, Fill>> = {
   "gc-wait": { class: "gc-wait" },
   idle: { class: "work-wait" },
   stop: { ink: "mark" },
-  "gc-beside": { class: "gc-work" },
+  "gc-concurrent": { class: "gc-work" },
   "stops-all": { ink: "mark" },
   stopped: { class: "gc-wait" },
 };

@@ -45,10 +45,10 @@ function Trust() {
     );
   }
   const notes: string[] = [];
-  if (summary.rung !== "bpf") notes.push(`recorded without BPF (${summary.rung}): ${visible(summary.rung_reason)}`);
+  if (summary.backend !== "bpf") notes.push(`recorded without BPF (${summary.backend}): ${visible(summary.backend_reason)}`);
   if (summary.recovered) notes.push("the recorder did not exit normally: the recording ends with its journal");
   for (const one of summary.thinned) notes.push(visible(one));
-  const short = [summary.rung !== "bpf" && `rung ${summary.rung}`, summary.recovered && "recovered", summary.thinned.length > 0 && "thinned"];
+  const short = [summary.backend !== "bpf" && `backend ${summary.backend}`, summary.recovered && "recovered", summary.thinned.length > 0 && "thinned"];
   const warning = short.filter((one) => one !== false).join(", ");
   return (
     <>

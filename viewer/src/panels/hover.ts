@@ -30,7 +30,7 @@ export function spanText(catalogue: Catalogue, rows: SpanRows & SpanWords, at: n
 
 const KIND_WORDS: Readonly<Record<SpanKind, string>> = {
   user: "", "gc-work": ", work of the garbage collector", "gc-wait": ", waits for the garbage collector", idle: ", idle", stop: ", stops the world",
-  "gc-beside": ", garbage collector work concurrent with the program",
+  "gc-concurrent": ", garbage collector work concurrent with the program",
   "stops-all": ", stops all others", stopped: ", has stopped until all go on",
 };
 

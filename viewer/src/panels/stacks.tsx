@@ -53,7 +53,7 @@ export function Stacks() {
           onInput={(event) => setSearch(event.currentTarget.value)} />
         {fn !== null && <span class="chip">sandwich of <b>{visible(fn)}</b> <button aria-label="end the sandwich" onClick={() => viewer.openFunction(null)}>✕</button></span>}
         {fn !== null && <button onClick={() => viewer.openTab("source")}>source</button>}
-        {range && <span class="muted">{`of the selected ${duration(range.to - range.from)}`}</span>}
+        {range && <span class="muted">{`selection: ${duration(range.to - range.from)}`}</span>}
       </div>
       {compares && <Changes flame={below.value} />}
       {below.failure && <p class="hint" role="alert">{below.failure}</p>}

@@ -106,7 +106,7 @@ export class TimelineCanvas {
     this.layout();
     this.painter?.paint(composeTimeline(this.input()));
     this.tiles.flush();
-    // Tests wait for this: the view is completely drawn.
+    // Tests wait for this: the view is completely rendered.
     this.parts.canvas.dataset["idle"] = String(this.tiles.idle);
   }
 

@@ -12,8 +12,8 @@ struct Ban {
 }
 
 const BANS: &[Ban] = &[
-    Ban { call: "todo!(", instead: "finish it, or return an error that says so", holds: everywhere },
-    Ban { call: "unimplemented!(", instead: "finish it, or return an error that says so", holds: everywhere },
+    Ban { call: "todo!(", instead: "finish it, or return an error", holds: everywhere },
+    Ban { call: "unimplemented!(", instead: "finish it, or return an error", holds: everywhere },
     Ban { call: "dbg!(", instead: "remove it", holds: everywhere },
     Ban { call: "println!(", instead: PRINT, holds: speaks },
     Ban { call: "print!(", instead: PRINT, holds: speaks },
@@ -31,7 +31,7 @@ const BANS: &[Ban] = &[
 /// The macros panic if the output is closed or the disk is full. The traced program's exit status is then lost
 /// with holdup.
 const PRINT: &str = "in a library return the text, in src/ hand it to commands::print";
-const SAY: &str = "in a library return an error or a Loss, in src/ use say!";
+const SAY: &str = "in a library return an error or a Loss, in src/ use `say!`";
 
 fn everywhere(_path: &str) -> bool {
     true

@@ -11,7 +11,7 @@ pub fn check(tree: &Tree) -> Vec<Complaint> {
         tree.files.iter().map(|file| file.path.as_str()).filter(|path| !has_recipe(tree, path)).collect();
     lacking
         .iter()
-        .map(|path| Complaint::new(path, 1, "a fixture without a RECIPE.md: say how it was made"))
+        .map(|path| Complaint::new(path, 1, "a fixture without a RECIPE.md, which describes how it was made"))
         .collect()
 }
 

@@ -9,7 +9,7 @@ const LINES_SEARCHED: usize = 4;
 /// Rust: a `//!` line. C, TypeScript, Python, shell: a comment. Markdown: a heading.
 pub fn check(tree: &Tree) -> Vec<Complaint> {
     let lacks = |file: &&File| !has_title(file);
-    let complain = |file: &File| Complaint::new(&file.path, 1, "no title: say what the file is for");
+    let complain = |file: &File| Complaint::new(&file.path, 1, "no title, which states the file's purpose");
     tree.files.iter().filter(lacks).map(complain).collect()
 }
 

@@ -52,7 +52,13 @@ fn rust(file: &File, text: &str) -> Vec<Piece> {
 /// A literal with at least this many words is prose and no key or path.
 const STRING_WORDS_MIN: usize = 3;
 
+/// Beginnings of values of HTTP headers.
+const HEADERS: &[&str] = &["text/plain; ", "default-src "];
+
 fn string_pieces(line: usize, literal: &str) -> Vec<Piece> {
+    if HEADERS.iter().any(|header| literal.starts_with(header)) {
+        return Vec::new();
+    }
     let paragraphs = markdown(literal.lines().map(|text| (line - 1, text)), Kind::Strings);
     paragraphs.into_iter().filter(|piece| words_of(&piece.text).len() >= STRING_WORDS_MIN).collect()
 }
@@ -145,6 +151,9 @@ fn comment_of<'a>(line: &'a str, markers: &[&'static str]) -> Option<(&'static s
     (!behind.contains('"')).then_some((if slash { "// " } else { "# " }, behind))
 }
 
+/// Beginnings of indented lines that are examples of commands.
+const COMMANDS: &[&str] = &["holdup ", "./dev "];
+
 /// Paragraphs, list items, headings and table cells of Markdown lines (index from 0, text).
 fn markdown<'a>(lines: impl Iterator<Item = (usize, &'a str)>, kind: Kind) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::new();
@@ -154,7 +163,12 @@ fn markdown<'a>(lines: impl Iterator<Item = (usize, &'a str)>, kind: Kind) -> Ve
         if line.starts_with("```") || line.starts_with("~~~") {
             fenced = !fenced;
         }
-        let is_code = fenced || line.starts_with("```") || line.starts_with("<") || raw.starts_with("     ");
+        let is_command = raw.starts_with("  ") && COMMANDS.iter().any(|command| line.starts_with(command));
+        let is_code = fenced
+            || is_command
+            || line.starts_with("```")
+            || line.starts_with("<")
+            || raw.starts_with("     ");
         if is_code || line.is_empty() {
             open = false;
             continue;
@@ -312,6 +326,14 @@ mod tests {
         let page = pieces("a.tsx", "<p title=\"why it waited\">waits for a lock</p>\n");
         let texts: Vec<_> = page.iter().map(|(kind, _, text)| (*kind, text.as_str())).collect();
         assert_eq!(texts, [(Kind::Strings, "why it waited"), (Kind::Strings, "waits for a lock")]);
+    }
+
+    #[test]
+    fn commands_and_headers_are_no_prose() {
+        let text = "fn f() {\n    f(\"Examples of use:\n  holdup top one two; three\");\n    f(\"text/plain; a b c\");\n}\n";
+        let found = pieces("src/a.rs", text);
+        let strings: Vec<_> = found.iter().filter(|one| one.0 == Kind::Strings).map(|one| &one.2).collect();
+        assert_eq!(strings, ["Examples of use:"]);
     }
 
     #[test]

@@ -8,11 +8,11 @@ use crate::sources;
 /// Whether one program is loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// It is loaded.
+    /// The program is loaded.
     Load,
     /// The program is not needed: no option requests it, or its other form is loaded.
     NotNeeded,
-    /// This kernel lacks the attach point, or a function that the program calls. Contains the reason, a
+    /// The kernel lacks the attach point, or a function that the program calls. Contains the reason, a
     /// clause.
     Missing(String),
 }

@@ -22,9 +22,9 @@ pub struct ProgramCheck {
 /// How loading a program went.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProgramState {
-    /// It is loaded.
+    /// The program is loaded.
     Loaded(Verified),
-    /// It is not loaded. Contains the reason, a clause.
+    /// The program is not loaded. Contains the reason, a clause.
     Missing(String),
     /// Not needed on this kernel: another form of it is loaded.
     NotNeeded,

@@ -512,8 +512,8 @@ impl Session {
         calls::open(&self.loaded.object, from)
     }
 
-    /// Passes on every entry of one of [`super::CALL_MAPS`], or of a map with the layout of the last one: the
-    /// key, and the value on each CPU or the only value.
+    /// Passes every entry of one of [`super::CALL_MAPS`] to `sink`, or of a map with the layout of the last
+    /// one. An entry is the key, and the value on each CPU or the only value.
     pub fn calls(&self, map: &str, sink: &mut EntrySink<'_>) -> Result<(), CaptureError> {
         calls::read(&self.loaded.object, map, sink)
     }

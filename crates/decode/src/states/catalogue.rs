@@ -15,6 +15,7 @@ use holdup_events::{Loss, ProcessId, StackId, ThreadId, Timestamp, Wait, WaitId,
 use super::bearers::Bearers;
 use super::live::Waited;
 use super::rounds::RoundCounters;
+use super::stack_words;
 use super::thread_words::ThreadWords;
 use crate::accesses::Unread;
 use crate::wait_reason;
@@ -425,6 +426,7 @@ impl Names {
     pub(super) fn finish(mut self, start: Timestamp, end: Timestamp, switches: u64) -> Catalogue {
         self.rounds.correct(&mut self.waits);
         self.thread_words.correct(&mut self.waits, &self.threads);
+        stack_words::correct(&mut self.waits);
         let mut threads = self.threads;
         for thread in &mut threads {
             thread.start = thread.start.clamp(start, end.max(start));

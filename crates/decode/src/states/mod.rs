@@ -18,6 +18,7 @@ mod owners;
 mod polled;
 mod rounds;
 mod spans;
+mod stack_words;
 mod task_waits;
 mod thread_words;
 

@@ -9,7 +9,7 @@ use super::RecordingError;
 use crate::{CpuId, Timestamp};
 
 /// Version of the format that this build writes. A reader refuses a greater one.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 
 /// Metadata of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -30,6 +30,9 @@ pub struct Manifest {
     /// Threads of the program that the recorder saw, whatever became of their events. 0 if they were not counted.
     #[serde(default)]
     pub threads_seen: u64,
+    /// Maximum time by which an event reached the journal after newer events (ns). 0 if unknown.
+    #[serde(default)]
+    pub lag_ns: u64,
     /// The machine.
     pub host: Host,
     /// First moment of the recording (ns, CLOCK_MONOTONIC).
@@ -42,9 +45,11 @@ pub struct Manifest {
     /// kernel's addresses are those of one. Empty if not known, and once all is named.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub boot_id: String,
-    /// How much of the kernel could be seen.
+    /// Backend that recorded. Format 1 called it `rung`.
+    #[serde(rename = "backend", alias = "rung")]
     pub rung: Rung,
     /// Why a better backend is not used. Empty for the best one.
+    #[serde(rename = "backend_reason", alias = "rung_reason")]
     pub rung_reason: String,
     /// Every source, with its state and its limits.
     pub sources: Vec<SourceState>,
@@ -262,7 +267,7 @@ mod tests {
     #[test]
     fn every_greater_format_is_a_newer_one() {
         let parse = |text: &str| Manifest::parse(text.as_bytes(), Path::new("t.holdup"));
-        for format in ["2", "4294967297", "18446744073709551615"] {
+        for format in ["3", "4294967297", "18446744073709551615"] {
             let error =
                 parse(&format!(r#"{{"format": {format}, "holdup": "9.0"}}"#)).unwrap_err().to_string();
             assert!(error.contains(format) && error.contains("holdup 9.0"), "{error}");
@@ -271,6 +276,15 @@ mod tests {
         assert!(error.contains("the manifest is damaged (missing field"), "{error}");
         let known = Manifest { format: FORMAT_VERSION, ..Manifest::default() };
         assert_eq!(parse(&serde_json::to_string(&known).unwrap()).unwrap(), known);
+    }
+
+    #[test]
+    fn format_1_is_read_with_its_names_of_the_backend() {
+        let recorded = Manifest { rung: Rung::Perf, rung_reason: "no BTF".to_owned(), ..Manifest::default() };
+        let text = serde_json::to_string(&recorded).unwrap();
+        assert!(text.contains(r#""backend":"perf","backend_reason":"no BTF""#), "{text}");
+        let old = text.replace("\"backend", "\"rung");
+        assert_eq!(Manifest::parse(old.as_bytes(), Path::new("t.holdup")).unwrap(), recorded);
     }
 
     #[test]

@@ -19,7 +19,7 @@ crate::wait::codes! {
         /// Asking for all threads to stop, or answering that: holds the spans of a stop-the-world pause.
         Stop = 4 "stop",
         /// Concurrent work of the collector, without a pause of the program.
-        GcBeside = 5 "gc-beside",
+        GcBeside = 5 "gc-concurrent",
         /// Asks all other threads to stop, and holds them until it ends.
         StopsAll = 6 "stops-all",
         /// Has come to such a stop, and waits for its end.

@@ -22,7 +22,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use holdup_events::socket_name::SocketName;
-use holdup_events::tables::Slice;
+use holdup_events::tables::{Slice, ThreadState};
 use holdup_events::{ObjectKind, ProcessId, ThreadId, Timestamp, Trace};
 
 use super::client_server::Spoken;
@@ -54,6 +54,15 @@ pub struct Asking {
     /// Whether most waits are known only from messages. The true number, in total and in parallel, may then
     /// be higher (`in_flight.rs`).
     pub by_messages: bool,
+    /// Median length of a wait (ns).
+    pub median_ns: u64,
+    /// Whether all waits are on connections that the clients opened.
+    pub is_connected: bool,
+    /// The sockets of these waits, by inode.
+    pub sockets: BTreeSet<u64>,
+    /// Running time, during the waits, of the threads that ended them, for an unrecorded program on this machine
+    /// (ns).
+    pub peer_ran_ns: u64,
     /// Waits of the clients.
     pub waited: Charge,
     /// Sleeps of the peer's threads during these waits.
@@ -73,6 +82,8 @@ struct Wait {
     span: (Timestamp, Timestamp),
     thread: ThreadId,
     peer: Option<ThreadId>,
+    /// The thread of an unrecorded program on this machine that ended it.
+    unrecorded: Option<ThreadId>,
     is_sure: bool,
     by_message: bool,
 }
@@ -95,6 +106,7 @@ pub fn derive(trace: &Trace, holders: &Holders, (spoken, directions): &Heard) ->
                 span: (slice.start, slice.end),
                 thread,
                 peer,
+                unrecorded: hold.holder.filter(|_| peer.is_none() && hold.basis == Basis::Waker),
                 is_sure,
                 by_message: false,
             };
@@ -107,7 +119,13 @@ pub fn derive(trace: &Trace, holders: &Holders, (spoken, directions): &Heard) ->
     longest.truncate(ASKING_MAX);
     longest
         .into_iter()
-        .map(|(any_ns, (_, peer), waits)| summed((trace, holders), peer, (&waits, any_ns)))
+        .map(|(any_ns, (_, peer), waits)| {
+            let asking = summed((trace, holders), peer, (&waits, any_ns));
+            let is_end = |wait: &Wait| {
+                spoken.sides.is_connected(trace.wait(trace.slices.at(wait.thread, wait.row).wait))
+            };
+            Asking { is_connected: waits.iter().all(is_end), ..asking }
+        })
         .collect()
 }
 
@@ -222,6 +240,7 @@ fn in_flight_of(
             span,
             thread,
             peer: Some(one.peer),
+            unrecorded: None,
             is_sure: false,
             by_message: true,
         })
@@ -262,6 +281,10 @@ fn summed(
         ns: waits.iter().map(|wait| wait.span.1.since(wait.span.0).0).sum(),
         any_ns,
         is_sure: waits.iter().all(|wait| wait.is_sure),
+        median_ns: median_ns(waits),
+        is_connected: false,
+        sockets: sockets(trace, waits),
+        peer_ran_ns: waits.iter().map(|wait| ran_ns(trace, wait)).sum(),
         by_messages: 2 * waits.iter().filter(|wait| wait.by_message).count() > waits.len(),
         waited: Charge::of_rows(trace, |thread, take| {
             waited.get(&thread).into_iter().flatten().for_each(|row| take(*row));
@@ -273,6 +296,33 @@ fn summed(
             }
         }),
     }
+}
+
+fn median_ns(waits: &[Wait]) -> u64 {
+    let mut lengths: Vec<u64> = waits.iter().map(|wait| wait.span.1.since(wait.span.0).0).collect();
+    lengths.sort_unstable();
+    lengths.get(lengths.len() / 2).copied().unwrap_or(0)
+}
+
+fn sockets(trace: &Trace, waits: &[Wait]) -> BTreeSet<u64> {
+    let objects = waits.iter().map(|wait| trace.wait(trace.slices.at(wait.thread, wait.row).wait));
+    objects.filter(|one| one.object_kind == ObjectKind::Socket).map(|one| one.object).collect()
+}
+
+/// Running time during a wait of the unrecorded thread that ended it (ns).
+fn ran_ns(trace: &Trace, wait: &Wait) -> u64 {
+    let Some(thread) = wait.unrecorded else { return 0 };
+    let (from, to) = wait.span;
+    let rows = trace.slices.rows(thread);
+    let first = trace.slices.covering(thread, from).unwrap_or_else(|| {
+        rows.start + rows.clone().take_while(|row| trace.slices.span(thread, *row).end <= from).count()
+    });
+    (first..rows.end)
+        .map(|row| trace.slices.at(thread, row))
+        .take_while(|slice| slice.start < to)
+        .filter(|slice| slice.state == ThreadState::Running)
+        .map(|slice| slice.end.min(to).since(slice.start.max(from)).0)
+        .sum()
 }
 
 /// Remote addresses of the sockets in these waits.

@@ -98,6 +98,8 @@ pub struct Nodes {
     pub nodes: Vec<NodeUse>,
     /// Moves between CPUs.
     pub moves: Moves,
+    /// By thread of the program, the node on which it ran longest. Without threads that ran on no recorded node.
+    pub homes: BTreeMap<ThreadId, u32>,
     /// Time that the program's threads ran on slow cores (ns), where the machine has cores of different speed.
     pub slow_ns: u64,
     /// Slow cores that were seen, ascending.
@@ -135,11 +137,13 @@ pub fn derive(trace: &Trace, cpus: &[CpuUse]) -> Nodes {
     let groups = parallel::thread_groups(trace);
     let parts = parallel::map(groups.len(), |group| {
         let targets = groups[group].clone().map(ThreadId).filter(|id| trace.threads[id.index()].target);
-        targets.map(|thread| ran(trace, thread)).collect::<Vec<Ran>>()
+        targets.map(|thread| (thread, ran(trace, thread))).collect::<Vec<(ThreadId, Ran)>>()
     });
-    for thread in parts.into_iter().flatten() {
+    for (id, thread) in parts.into_iter().flatten() {
         all.moves.add(thread.moves);
-        if let Some(node) = home(&thread.by_node).and_then(|node| nodes.get_mut(&node)) {
+        let Some(home) = home(&thread.by_node) else { continue };
+        all.homes.insert(id, home);
+        if let Some(node) = nodes.get_mut(&home) {
             node.threads += 1;
         }
     }

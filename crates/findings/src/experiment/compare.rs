@@ -4,8 +4,8 @@
 //! Runs are compared as logarithms, so a change is a factor. They are compared in pairs if each round has a
 //! run of both, so that slow drift affects both equally. The centre is a mean without a fifth of the values
 //! at each end, because disturbances on a shared machine make outliers. The interval is a percentile
-//! bootstrap, widened for small samples to cover like Student's t (Hesterberg 2015, *What Teachers Should
-//! Know About the Bootstrap*, "expanded percentile"). Below [`BOOTSTRAP_MIN`] runs there are too few values
+//! bootstrap, widened for small samples to cover like Student's t. Source: Hesterberg 2015, *What Teachers
+//! Should Know About the Bootstrap*, "expanded percentile". Below [`BOOTSTRAP_MIN`] runs there are too few values
 //! to resample, and the interval is Student's.
 
 use super::distributions::{normal_tail, student_quantile, student_tails};

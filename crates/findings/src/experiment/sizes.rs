@@ -14,8 +14,8 @@
 //! most comes first.
 //!
 //! ## What to do
-//! Search for a loop in a loop. Examples: a list that is searched for each element, a table that is copied
-//! each time it grows, a queue that is scanned for expired entries.
+//! Search for a loop in a loop. A list is searched for each element, a table is copied each time it grows, or a
+//! queue is scanned for expired entries.
 //!
 //! ## Blind spots
 //! A power needs at least four sizes, with a constant five. A range below a factor of ten shows little. n·log

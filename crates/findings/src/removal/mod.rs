@@ -252,6 +252,7 @@ pub fn forecast_gains(facts: Facts, derived: &Derived, findings: &mut [Charged])
         finding.gain = merged((facts.trace, derived), (finding, charge), &forecast);
         if estimate::is_reproduced(forecast.unchanged) {
             estimate::note_forecast(finding);
+            finding.summary.extend(causes::classes_removed(&forecast, &derived.ledger));
         }
         let cost = finding.cost_ns as f64 / derived.ledger.total_ns.max(1) as f64;
         let may_be_nothing = forecast.may_be_nothing() || is_there_anyway(finding);
@@ -286,19 +287,24 @@ fn gains_little(finding: &Finding) -> bool {
 /// Corrects the gains for the cost of recording. Lower bound: all of that cost was part of the cause. Upper
 /// bound: it was part of the remaining time.
 pub fn without_recording(trace: &Trace, derived: &Derived, findings: &mut [Charged]) {
-    let cost = &trace.manifest.cost;
-    let spent = cost.recorder_cpu_ns.saturating_add(cost.probes_cpu_ns) as f64;
-    if spent <= 0.0 {
+    let part = recording_part(trace, derived);
+    if part <= 0.0 {
         return;
     }
-    // Share of all running time. If less than one CPU was busy, share of the run.
-    let part = spent / derived.ledger.running_ns().max(trace.wall().0).max(1) as f64;
     for Charged { finding, charge } in findings {
-        finding.gain = unrecorded(finding.gain, part.min(RECORDING_MAX));
+        finding.gain = unrecorded(finding.gain, part);
         if is_a_hint((trace, derived), (finding, charge)) {
             finding.confidence = Confidence::Low;
         }
     }
+}
+
+/// The cost of recording as a share of all running time. If less than one CPU was busy, as a share of the run.
+pub fn recording_part(trace: &Trace, derived: &Derived) -> f64 {
+    let cost = &trace.manifest.cost;
+    let spent = cost.recorder_cpu_ns.saturating_add(cost.probes_cpu_ns) as f64;
+    let running = derived.ledger.running_ns().max(trace.wall().0).max(1) as f64;
+    (spent / running).min(RECORDING_MAX)
 }
 
 fn unrecorded(gain: Gain, part: f64) -> Gain {

@@ -16,6 +16,10 @@
 //! threads. If other programs used the last thread's CPU for most of this time, they are the cause.
 //! noisy-neighbour reports it, and this finding is a hint.
 //!
+//! A thread that works on request of the waiting threads is no member of a barrier. An example is a background
+//! thread that flushes what writers filled. It waits for the request where no member waits, and does nothing
+//! of its own before that.
+//!
 //! ## What to do
 //! Remove the delay that the summary names. Fewer threads than CPUs leave room for other programs. Two busy
 //! threads pinned to one CPU make each barrier wait for both in turn. Or use fewer barriers.

@@ -12,8 +12,8 @@
 //! For each barrier it compares the running time of the last thread with the mean of all threads. With evenly
 //! divided work, the barrier would be earlier by that difference. (With more threads than CPUs, it would be
 //! earlier by less, because the CPUs do the work.) The difference is limited to the mean lead of the other
-//! threads. The sum is the upper bound of the gain. The lower bound counts, per barrier, at most the last
-//! thread's delay after the second to last.
+//! threads. The lower bound of the gain counts, per barrier, at most the last thread's delay after the second
+//! to last. The upper bound also counts the last thread's waits for a CPU that threads of the program used.
 //!
 //! Threads that were blocked longer than they ran do other work, and have no share here. barrier-straggler
 //! reports time in which the last thread did not run. If another program kept it off the CPU for half of its

@@ -16,6 +16,7 @@ use crate::finding::{Confidence, Finding, Gain};
 use crate::merging::{self, Charged, Symptom};
 use crate::removal;
 use crate::scene::{GAIN_MIN, Scene};
+use crate::thread_functions;
 use crate::too_short::is_too_short;
 
 /// Public description of a rule.
@@ -170,7 +171,7 @@ fn is_worth_it(finding: &Finding) -> bool {
 
 /// Judges every rule.
 ///
-/// What a flight recorder saved it for comes first. Hints come last, whatever they promise. Work that may be needed comes after what
+/// What a flight recorder saved it for comes first. Hints come last, those with a lower bound of 0 after the others. Work that may be needed comes after what
 /// surely gains something. Otherwise the expected gain decides, which is lower where the finding is doubtful ([`DOUBTFUL`]), then
 /// confidence, then cost. The order of the registry breaks ties.
 pub fn judge(facts: Facts, derived: &Derived) -> Judgement {
@@ -195,21 +196,26 @@ pub fn judge(facts: Facts, derived: &Derived) -> Judgement {
         }
     }
     removal::without_recording(facts.trace, derived, &mut found);
-    removal::estimate::bound_by_cpus(facts.trace, derived, &mut found);
+    let recording = removal::recording_part(facts.trace, derived);
+    removal::estimate::bound_by_cpus(facts.trace, derived, recording, &mut found);
     removal::estimate::estimate(&mut found);
     without_fallback(&mut found);
     let is_any_sure = found.iter().any(|one| !is_hint(&one.finding) && one.finding.gain.low >= SURE_GAIN);
     found.sort_by(|a, b| {
         let (a, b) = (&a.finding, &b.finding);
         let is_behind = |finding: &Finding| is_any_sure && may_be_needed(finding);
-        let rank = |finding: &Finding| (finding.rule != ASKED_FOR, is_hint(finding), is_behind(finding));
+        let rank = |finding: &Finding| {
+            (finding.rule != ASKED_FOR, is_hint(finding), may_be_nothing(finding), is_behind(finding))
+        };
         rank(a)
             .cmp(&rank(b))
             .then_with(|| expected(b).total_cmp(&expected(a)))
             .then_with(|| b.confidence.cmp(&a.confidence))
             .then_with(|| b.cost_ns.cmp(&a.cost_ns))
     });
-    let merged = merging::merge(facts.trace, found);
+    let mut merged = merging::merge(facts.trace, found);
+    let symptoms = merged.symptoms.iter_mut().map(|symptom| &mut symptom.finding);
+    thread_functions::add_to(facts.trace, merged.findings.iter_mut().chain(symptoms));
     Judgement { findings: merged.findings, charges: merged.charges, symptoms: merged.symptoms, skipped }
 }
 
@@ -283,6 +289,11 @@ pub(crate) fn is_of_waits_alone(rule: &str) -> bool {
 
 fn is_hint(finding: &Finding) -> bool {
     finding.confidence == Confidence::Low
+}
+
+/// Whether the finding is a hint whose gain may be nothing. Such hints come last.
+fn may_be_nothing(finding: &Finding) -> bool {
+    is_hint(finding) && removal::estimate::is_nothing(finding.gain.low)
 }
 
 /// Every rule, in the order of the registry.

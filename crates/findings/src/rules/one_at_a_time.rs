@@ -21,13 +21,21 @@
 //! previous response.
 //!
 //! The finding is likely if client and server are known and concurrency is low. Low is fewer than two
-//! requests on average, or as many as there are requesting threads. Otherwise, and for peers on other
-//! machines, it is a hint. batch-straggler reports requests in groups.
+//! requests on average, or as many as there are requesting threads. Otherwise, and for peers that were not
+//! recorded, it is a hint. batch-straggler reports requests in groups.
+//!
+//! There is one exception: short round trips to a peer that was not recorded. The program opened the
+//! connection, and sends about one short message per response, one at a time. At least half of the round trips
+//! are shorter than a millisecond. If the peer is on this machine, it also ran for less than half of that time.
+//! Then the round trips take the time, not the peer's work, and the finding is likely. The upper bound of the
+//! gain also includes the kernel time of these messages.
 //!
 //! ## What to do
 //! Send several requests at once: more worker threads or processes (a server's workers, a pool's core size, a
 //! queue's prefetch window). Or use requests that do not wait for each other (futures, gather, pipelining),
 //! or one request for many items. Check whether a limit prevents this: a pool, a semaphore, a setting of one.
+//! For short commands to a store (Redis, memcached, SQL), send many commands per round trip: pipelining,
+//! multi-key commands, batches.
 //!
 //! ## Blind spots
 //! For tasks that share a polling thread (goroutines, promises), requests of several messages look like more
@@ -39,11 +47,16 @@
 //! ## References
 //! Little: A proof for the queuing formula L = λW (1961). Patterson: Latency lags bandwidth (2004).
 
-use holdup_events::ProcessId;
+use holdup_events::tables::SampleRow;
+use holdup_events::{ObjectKind, ProcessId};
 
 use super::{ChargedVerdict, Info, batch_straggler};
 use crate::charge::Charge;
 use crate::derive::asking::Asking;
+use crate::derive::calls::CallUse;
+use crate::derive::ledger::ThreadLedger;
+use crate::derive::samples_of;
+use crate::derive::syscall_names::{polls_few, receives, sends};
 use crate::finding::{Confidence, Finding, Gain};
 use crate::known_waits::{self, KnownWait};
 use crate::merging::Charged;
@@ -73,6 +86,18 @@ const AT_ONCE_MAX: f64 = 8.0;
 
 /// Minimum share of the waiting for one address, for this address to be reported as the peer.
 const ADDRESS_MIN: f64 = 0.9;
+
+/// Maximum median length (ns) of a round trip that is mostly transport. A network round trip within a data
+/// centre takes about half of it, and a longer response is the peer's work.
+const ROUND_TRIP_MAX_NS: u64 = 1_000_000;
+
+/// Minimum and maximum number of messages sent per message received, if each response has its request. Some
+/// clients check a socket before the response is there, and some send a command in two parts.
+const SENT_EACH: std::ops::RangeInclusive<f64> = 0.4..=2.5;
+
+/// Maximum mean length (bytes) of a message with one command: a name, a key and a short value. Longer messages
+/// are several commands, or carry data.
+const COMMAND_MAX: u64 = 256;
 
 /// Services that are named.
 const NAMED_MAX: usize = 3;
@@ -142,11 +167,15 @@ fn finding(scene: &Scene, asking: &Asking, share: f64) -> Charged {
     if let Some(peer) = peer {
         summary.push(format!("{peer} did not run during these waits either: it waited for a timer of its own (a slow dependency, or a rate limit)."));
     }
+    let are_short = are_short_round_trips(scene, asking);
+    if are_short {
+        summary.push(round_trips(asking));
+    }
     summary.extend(addresses(asking));
     summary.extend(scene.charged_come_from(&asking.waited));
     let blocking = known_waits::find(scene, &asking.waited, |runtime| &runtime.blocking);
     summary.extend(blocking.iter().map(|one| one.sentence.clone()));
-    let sure = match asking.is_sure && (at_once < AT_ONCE_SURE || is_pool(asking)) {
+    let sure = match are_short || asking.is_sure && (at_once < AT_ONCE_SURE || is_pool(asking)) {
         true => Confidence::Medium,
         false => Confidence::Low,
     };
@@ -155,13 +184,75 @@ fn finding(scene: &Scene, asking: &Asking, share: f64) -> Charged {
         subject: format!("{who} asks {}", peer.unwrap_or(&elsewhere)),
         summary,
         cost_ns: asking.ns,
-        gain: Gain { low: 0.0, high: share },
+        gain: Gain {
+            low: 0.0,
+            high: (share + if are_short { of_messages(scene, asking) } else { 0.0 }).min(1.0),
+        },
         likely: None,
         confidence: scene.confidence(sure),
         evidence: scene.longest_of(&asking.waited, |_| "waits for a response".to_owned()),
-        advice: advice(blocking),
+        advice: if are_short { advice_for_commands() } else { advice(blocking) },
     };
     Charged { finding, charge: asking.waited.clone().and(trace, &asking.slept) }
+}
+
+/// Whether these are short round trips to an unrecorded peer, in which the peer does little.
+fn are_short_round_trips(scene: &Scene, asking: &Asking) -> bool {
+    asking.peer.is_none()
+        && asking.is_connected
+        && asking.at_once() < AT_ONCE_SURE
+        && asking.median_ns <= ROUND_TRIP_MAX_NS
+        && 2 * asking.peer_ran_ns <= asking.ns
+        && are_commands(scene, asking)
+}
+
+/// Whether about one short message is sent per message received on the sockets of these waits, in the windows in
+/// which calls were counted.
+fn are_commands(scene: &Scene, asking: &Asking) -> bool {
+    let of_them =
+        |used: &&CallUse| used.object_kind == ObjectKind::Socket && asking.sockets.contains(&used.object);
+    let sums = |is_one: fn(i32) -> bool| {
+        let calls = scene.derived.calls.by_object.iter().filter(of_them);
+        calls.filter(|used| is_one(used.syscall)).fold((0, 0), |(count, bytes), used| {
+            (count + used.count.saturating_sub(used.errors), bytes + used.returned)
+        })
+    };
+    let ((sent, bytes), (received, _)) = (sums(sends), sums(receives));
+    let each = sent as f64 / received.max(1) as f64;
+    received > 0 && SENT_EACH.contains(&each) && bytes <= COMMAND_MAX * sent
+}
+
+fn round_trips(asking: &Asking) -> String {
+    format!(
+        "{} over {}, median {}: each response has its own request, and the peer does little for it.",
+        count(asking.waits, "short round trip"),
+        count(asking.sockets.len() as u64, "connection"),
+        time(asking.median_ns),
+    )
+}
+
+/// Upper bound of the gain, as a share of the run, of the kernel time in calls that send and receive (sampled).
+fn of_messages(scene: &Scene, asking: &Asking) -> f64 {
+    let of_message = |sample: &&SampleRow| {
+        sample.in_kernel && (sends(sample.syscall) || receives(sample.syscall) || polls_few(sample.syscall))
+    };
+    let of_thread = |thread: &&ThreadLedger| asking.threads.contains(&thread.thread);
+    let kernel_ns = |thread: &ThreadLedger| {
+        let samples = samples_of(scene.trace, thread.thread);
+        let part = samples.iter().filter(of_message).count() as f64 / samples.len().max(1) as f64;
+        part * thread.running_ns() as f64
+    };
+    let threads = scene.derived.ledger.threads.iter().filter(of_thread);
+    scene.of_wall_if_run(threads.map(kernel_ns).sum())
+}
+
+fn advice_for_commands() -> Vec<String> {
+    vec![
+        "Send many commands per round trip: pipelining, multi-key commands (MGET, a batch insert), or one request for many items".to_owned(),
+        "Or keep several requests in flight: parallel connections, an asynchronous client, more worker threads"
+            .to_owned(),
+        "Or cache the responses in the program".to_owned(),
+    ]
 }
 
 /// A peer elsewhere, by its address if nearly all is for one.

@@ -14,7 +14,9 @@
 //! is the upper bound of the gain. A sleep may be intended, but its lateness is not. So the lower bound is
 //! the lateness, as far as the requested time was recorded. poll-loop reports threads that only check and
 //! sleep again. Housekeeping threads, for which no thread waits, are left out. So is a runtime's own thread
-//! that monitors the calls of other threads (Go's sysmon).
+//! that monitors the calls of other threads (Go's sysmon). So are tickers
+//! of a process that was recorded to its end. A ticker is not the first thread, its sleep is not on the critical
+//! path, and no thread waits for its next wakeup.
 //!
 //! The finding is a hint only if the program does little work at all, or waits for the outside most of the
 //! time. A few long sleeps may be intended. They are reported, as a hint, if they take half of the run,
@@ -132,7 +134,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         || delayed_sends.is_some()
         || lost_wakeups.is_some_and(|lost| lost.waits >= SLEEPS_MIN);
     let confidence = scene.confidence(if is_known { sure.max(Confidence::Medium) } else { sure });
-    // Without load nobody waits for a server, and its housekeeping is all that there is.
+    // Without load no client waits for a server, which then does only its housekeeping.
     if confidence == Confidence::Low && is_nearly_idle(scene.trace, &scene.derived.ledger) {
         return Ok(Vec::new());
     }
@@ -201,7 +203,9 @@ fn slept(scene: &Scene) -> Option<Slept> {
     let of = |least: u64| {
         let counts = |one: &Clocked| one.sleeps >= least && !one.keeps_house && !one.idles;
         let is_sleeper = |one: &Clocked| counts(one) && !poll_loop::is_it(one);
-        let is_one = |one: &Clocked| is_sleeper(one) && !poll_loop::is_runtimes(scene, one);
+        let is_elsewhere =
+            |one: &Clocked| poll_loop::is_runtimes(scene, one) || poll_loop::is_ticker(scene, one);
+        let is_one = |one: &Clocked| is_sleeper(one) && !is_elsewhere(one);
         let sleeping: Vec<Clocked> = scene.derived.clocked.iter().copied().filter(is_one).collect();
         let sleeps = |id: ThreadId| sleeping.binary_search_by_key(&id, |one| one.thread).is_ok();
         let charge = clocked::charge(scene.trace, sleeps, |slice| {

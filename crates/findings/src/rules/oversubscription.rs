@@ -18,9 +18,12 @@
 //! CPUs as threads. If the CPUs were used by spinning waiters, fewer threads have the same effect. It is at
 //! most the CPUs' idle and spinning time, because fewer threads have the same work.
 //!
+//! Threads that only compute (they hardly wait for each other, spin or yield) give no finding: fewer threads
+//! would have the same work. The report of a compute-bound program then has a note on their number.
+//!
 //! The finding is only a hint in three cases. In the first, the threads are hardly seen to spin or to yield,
 //! so fewer threads would have to do the CPUs' work as well. In the second, the active threads hardly wait
-//! for each other. In the third, the mean number of runnable threads is at most the number of CPUs, so the
+//! for each other, and there are no samples. In the third, the mean number of runnable threads is at most the number of CPUs, so the
 //! delays are due to their timing.
 //!
 //! ## What to do
@@ -89,6 +92,9 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     let charge = scene.queues(true);
     let sharing = Sharing::derive(scene, &charge);
     let (dependence, runtime) = (dependence(scene), runtime_of(scene, sharing));
+    if dependence == Dependence::None {
+        return Ok(Vec::new());
+    }
     let mut summary = vec![
         format!(
             "Threads spent {} ({} of their time) waiting for a CPU that another thread of the program used.",
@@ -200,7 +206,9 @@ fn runtime_of<'a>(scene: &'a Scene, sharing: Sharing) -> Option<&'a RuntimeUse> 
 /// How those that share the CPUs depend on each other.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Dependence {
-    /// The threads hardly wait for each other.
+    /// The threads only compute: they neither wait for each other, nor spin, nor collect garbage together.
+    None,
+    /// The threads hardly wait for each other, but collect garbage, or there are no samples of their code.
     Hardly,
     /// The threads wait for each other asleep.
     Asleep,
@@ -213,7 +221,7 @@ enum Dependence {
 impl Dependence {
     /// Whether the CPUs are used by work.
     fn is_work(self) -> bool {
-        matches!(self, Dependence::Hardly | Dependence::Asleep)
+        matches!(self, Dependence::None | Dependence::Hardly | Dependence::Asleep)
     }
 
     /// A note for users before they start fewer threads.
@@ -226,7 +234,7 @@ impl Dependence {
                 Some("They hardly spin: the CPUs ran work that fewer threads would have to do as well.")
             }
             Dependence::Unseen => Some("Whether they spin while they wait is unknown: there are no samples."),
-            Dependence::Wasteful => None,
+            Dependence::None | Dependence::Wasteful => None,
         }
     }
 }
@@ -234,11 +242,12 @@ impl Dependence {
 /// Whether the active threads wait for each other, and hand the CPU on or spin for that.
 fn dependence(scene: &Scene) -> Dependence {
     let (mut waiting, mut life, mut yields, mut preempted) = (0, 0, 0u64, 0);
-    let (mut spun, mut ran) = (0, 0);
+    let (mut spun, mut ran, mut collecting) = (0, 0, 0);
     for thread in scene.active(|_| 0.0) {
         let class = |class: Class| thread.classes[class as usize];
         waiting += class(Class::LockWait) + class(Class::JoinWait) + class(Class::WorkWait);
         spun += class(Class::Spin);
+        collecting += class(Class::GcWork) + class(Class::GcWait);
         ran += thread.running_ns();
         life += thread.life.0;
         preempted += thread.preempted;
@@ -246,10 +255,12 @@ fn dependence(scene: &Scene) -> Dependence {
         yields += slices.filter(|slice| slice.state == ThreadState::Yielded).count() as u64;
     }
     let waits = waiting as f64 >= COUPLED_MIN * life as f64;
+    let collects = collecting as f64 >= COUPLED_MIN * life as f64;
     match (yields > preempted || spun as f64 >= SPIN_MIN * ran.max(1) as f64, waits) {
         (true, _) => Dependence::Wasteful,
         (false, true) if !scene.derived.ledger.split_known => Dependence::Unseen,
         (false, true) => Dependence::Asleep,
+        (false, false) if scene.derived.ledger.split_known && !collects => Dependence::None,
         (false, false) => Dependence::Hardly,
     }
 }

@@ -18,7 +18,9 @@
 //!
 //! A housekeeping thread is left out: it hardly runs, only waits for clocks and wakes no thread, while other
 //! threads do the work. So is a runtime's own thread that monitors the calls of other threads (Go's sysmon),
-//! because users cannot change it.
+//! because users cannot change it. So are tickers
+//! of a process that was recorded to its end. A ticker is not the first thread, its sleep is not on the critical
+//! path, and no thread waits for its next wakeup.
 //!
 //! An event loop whose waits also end by events notices these at once. It sleeps for timers, whose purpose is
 //! not known, so the finding is a hint. There is none if the threads that wait for its responses are known
@@ -48,9 +50,9 @@ use holdup_events::{ProcessId, ThreadId};
 
 use super::{ChargedVerdict, Info, batch_straggler, one_at_a_time, oversleep, skewed_workers};
 use crate::charge::Charge;
-use crate::derive::class::Class;
+use crate::derive::class::{CLASSES, Class};
 use crate::derive::clocked::{self, Clocked};
-use crate::derive::ticker_handovers;
+use crate::derive::{is_first_thread, ticker_handovers};
 use crate::finding::{Confidence, Finding, Gain};
 use crate::known_waits;
 use crate::merging::Charged;
@@ -91,10 +93,35 @@ pub(super) fn is_runtimes(scene: &Scene, one: &Clocked) -> bool {
     ticker_handovers::hands_over(scene.trace, &scene.derived.roles, one.thread)
 }
 
+/// Maximum share of a ticker's sleeping that is on the critical path, and for which other threads wait. At the
+/// end of a run it is joined once, in the middle of a sleep.
+const TICKER_MAX: f64 = 0.1;
+
+/// Whether it is a ticker: a thread that sleeps for fixed times, and whose sleep delays no thread. The run ends
+/// without it, because it is neither a process's first thread nor on the critical path. No other thread waits for
+/// its next wakeup.
+pub(super) fn is_ticker(scene: &Scene, one: &Clocked) -> bool {
+    let trace = scene.trace;
+    let process = |id: ThreadId| trace.threads[id.index()].process;
+    let goes_on = |id: ThreadId| process(id) == process(one.thread) && trace.threads[id.index()].alive_at_end;
+    // The path of a run that goes on depends on the thread that is last in the recording.
+    if is_first_thread(trace, one.thread) || trace.target_threads().any(goes_on) {
+        return false;
+    }
+    let few = |ns: u64| ns as f64 <= TICKER_MAX * one.sleep_ns as f64 && scene.of_wall(ns as f64) < GAIN_MIN;
+    let path = scene.derived.critical_path.threads.iter().find(|(id, _)| *id == one.thread);
+    let is_wait = |class: &Class| !class.on_cpu() && *class != Class::RunQueue;
+    let waited_ns = |by_class: &[u64; CLASSES]| -> u64 {
+        Class::ALL.into_iter().filter(is_wait).map(|class| by_class[class as usize]).sum()
+    };
+    few(path.map_or(0, |(_, by_class)| waited_ns(by_class)))
+        && few(clocked::waited_for(trace, |id| id == one.thread))
+}
+
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     scene.needs_wait_reasons()?;
     let looks = scene.derived.clocked.iter().copied().filter(is_it);
-    let looks = looks.filter(|one| !is_runtimes(scene, one));
+    let looks = looks.filter(|one| !is_runtimes(scene, one) && !is_ticker(scene, one));
     let open = Open::derive(scene);
     let (timers, polling): (Vec<Clocked>, Vec<Clocked>) = looks.partition(|one| open.holds(scene, one));
     // If the process's clients are known, they are reported. The purpose of its clock is not known here.

@@ -1,9 +1,9 @@
 //! # pool-exhausted: threads wait for a pool item, and all items are in use
 //!
 //! ## Symptoms
-//! Threads that wait at one place (for a connection of a pool, a buffer, a permit of a semaphore) until
-//! another thread gives an item back. That thread waits there itself at other times. It reports how many of
-//! them hold an item at a time, and the holders' activity.
+//! Threads that wait at one place until another thread gives back an item: a connection of a pool, a buffer, a
+//! permit. That thread waits there itself at other times. It reports how many of them hold an item at a time,
+//! and the holders' activity.
 //!
 //! ## Why it hurts
 //! The number of items limits the number of threads that make progress, each for as long as it keeps its

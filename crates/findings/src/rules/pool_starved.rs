@@ -1,8 +1,8 @@
 //! # pool-starved: all workers of a pool wait for slow operations, and none takes the next piece of work
 //!
 //! ## Symptoms
-//! Pools: threads of one process that wait for work at the same place. It sees the time in which every one of
-//! them is blocked on another object (the disk, the network, a child, a sleep), while work remains.
+//! Pools: threads of one process that wait for work at the same place. It reports the time in which all of
+//! them are blocked on another object (disk, network, child, sleep), while work remains.
 //!
 //! ## Why it hurts
 //! A pool as wide as the machine is right for computations. While a piece of work waits, its worker is
@@ -16,9 +16,9 @@
 //! responses arrive close to each other. Second, the threads that distribute the work wait for the workers.
 //! Then all work until they continue was already queued.
 //!
-//! That work is forecast with a worker for each wait. It takes the longest of three times. These are the
-//! longest wait, all waits in sequence for the part that may not overlap (with 95 % certainty), and the CPU
-//! time of the responding processes.
+//! That work is forecast with a worker for each wait. It takes the longest of three times. The first is
+//! the longest wait. The second is all waits in sequence, for the part that may not overlap (with 95 %
+//! certainty). The third is the CPU time of the responding processes.
 //!
 //! If a runtime identifies its pool's workers, the rule adds another time. In it all workers of a pool waited
 //! for another task's result until a timeout. No thread of the program may have been running, runnable or

@@ -277,3 +277,38 @@ fn a_thundering_herd_is_no_barrier() {
     assert_eq!(told(1), 0);
     assert!(told(10) > 0, "who works behind each meeting meets");
 }
+
+/// Writers wait until a background thread has flushed their records. They request it, and the thread waits for
+/// requests on a word of its own. It is no member of a barrier.
+#[test]
+fn writers_that_wait_for_their_background_thread_do_not_meet() {
+    let told = |flusher: &str| {
+        let analysis = check_lanes(&format!(
+            "@cpus 4\n@c barrier\n@w park\n@d disk\n@repeat 20\n\
+             A  00cccccccc  holds w 0..2\n\
+             B  11cccccccc\n\
+             C  22cccccccc\n\
+             F  {flusher}  holds c 9..10\n"
+        ));
+        let all = analysis.findings.iter().chain(analysis.symptoms.iter().map(|one| &one.finding));
+        all.filter(|finding| finding.rule == "barrier-straggler").count()
+    };
+    assert_eq!(told("ww3dddddd3"), 0);
+    // A member that is late each time works towards the barrier from the last one on.
+    assert_eq!(told("333dddddd3"), 1);
+}
+
+/// The workers of a team wait together for the next loop. The worker that is late at its end is a member.
+#[test]
+fn a_worker_of_a_team_that_waits_for_the_next_loop_is_a_member() {
+    let analysis = check_lanes(
+        "@cpus 4\n@b barrier\n@k park\n@d disk\n@repeat 20\n\
+         A  000bbbbbbb  holds k 0..3\n\
+         B  1kk1bbbbbb\n\
+         C  2kk2ddddd2  holds b 9..10\n\
+         D  3kk3bbbbbb\n",
+    );
+    let (used, worker) = (analysis.derived.rendezvous.uses.first().expect("a barrier"), 2);
+    let [(last, times, _)] = used.by_last[..] else { panic!("{:?}", used.by_last) };
+    assert!(last.index() == worker && times >= 18, "{last:?} {times}");
+}

@@ -154,9 +154,27 @@ fn where_work_has_the_cpus_less_of_it_is_advised_before_fewer_threads() {
             format!("@samples {thread} 0..300 user main;serve;java.util.regex.Pattern$Curly.match\n")
         })
         .concat();
-    let lanes = "A  000rrr\nB  rrr000\nC  111111\n";
-    let (_, trace) = trace_of_lanes(&format!("@cpus 2\n@repeat 50\n@tick 1000000\n{samples}{lanes}"));
-    let analysis = analyse(&trace);
+    let analyse = |repeat: usize, lanes: &str| {
+        let (_, trace) =
+            trace_of_lanes(&format!("@cpus 2\n@repeat {repeat}\n@tick 1000000\n{samples}{lanes}"));
+        let analysis = analyse(&trace);
+        let computes = analysis.computes(&trace);
+        (analysis, computes)
+    };
+    // Threads that only compute: a note, and no finding.
+    let (analysis, computes) = analyse(50, "A  000rrr\nB  rrr000\nC  111111\n");
+    assert!(
+        analysis.findings.iter().all(|finding| finding.rule != "oversubscription"),
+        "{:#?}",
+        analysis.findings
+    );
+    let note = "On average 3.0 threads were runnable on 2 CPUs. Fewer threads would have the same work.";
+    assert_eq!(computes.expect("compute-bound").summary.last().map(String::as_str), Some(note));
+    // The same with waits for a lock.
+    let (analysis, _) = analyse(
+        15,
+        "A  000rrr000rrr000mmr00\nB  rrr000rrr000rrr000rr\nC  11111111111111111111  holds m 15..17\n",
+    );
     let finding = analysis.findings.iter().find(|finding| finding.rule == "oversubscription").expect("it");
     assert!(
         finding.summary.iter().any(|line| line.ends_with("regular expressions are matched.")),

@@ -65,7 +65,7 @@ fn one_that_waits_for_a_lock_before_it_answers_is_no_ping_pong() {
     );
 }
 
-/// They pass small pieces of work, and wait much longer for each other's lock.
+/// Two threads pass small pieces of work, and wait much longer for each other's lock.
 #[test]
 fn threads_that_wait_for_one_lock_are_no_ping_pong() {
     check_lanes(

@@ -77,7 +77,7 @@ fn an_idle_server_with_a_clock_is_a_hint_at_most() {
     assert!(sure.is_none() || sure == Some(Confidence::Low), "{sure:?}");
 }
 
-/// Its own timer expires ten times a second, and no request arrives in between.
+/// A loop whose own timer expires ten times a second, and no request arrives in between.
 #[test]
 fn an_event_loop_that_is_asked_nothing_holds_nothing_up() {
     check_lanes(
@@ -161,7 +161,7 @@ fn sleeping_while_another_thread_works_is_silent() {
     );
 }
 
-/// A server without clients, to which one attaches, is busy for 1 % of the time: nobody waits for its housekeeping.
+/// A server without clients, to which one attaches, is busy for 1 % of the time. No client waits for its housekeeping.
 #[test]
 fn an_idle_process_that_was_attached_to_does_not_oversleep() {
     let oversleeps = |mode: &str, busy: usize| {
@@ -214,4 +214,34 @@ fn poll_loop_counts_the_waits_of_clients() {
     );
     let finding = analysis.findings.iter().find(|finding| finding.rule == "poll-loop").unwrap();
     assert!(finding.gain.low > 0.55 && finding.gain.high < 0.95, "{:?}", finding.gain);
+}
+
+/// A ticker refreshes a clock every 10 ms while the worker waits for a helper process. It is not joined before the
+/// end. Where another thread waits for each of its ticks, its sleeps delay that thread.
+#[test]
+fn a_ticker_that_no_thread_waits_for_is_silent() {
+    const TICKS: usize = 1200;
+    let lane = |letter: char, body: &str, last: char| {
+        let body: String = body.chars().cycle().take(TICKS - 4).collect();
+        format!("{letter}  .{body}{last}..")
+    };
+    let told = |waiter: &str| {
+        let ticker = lane('T', &format!("22{}", "s".repeat(18)), '2');
+        let wakes = (0..TICKS / 20 - 1).map(|lap| format!("  holds c {}..{}", 20 * lap + 21, 20 * lap + 22));
+        let wakes: String = wakes.collect();
+        let analysis = check_lanes(&format!(
+            "@cpus 4\n@tick 500000\n@s sleep\n@j join\n@p socket\n@c park\n\
+             A  0{}0.\n{}  holds j {}..{}\n{ticker}{wakes}\n{waiter}\n",
+            "j".repeat(TICKS - 3),
+            lane('B', "1pppppppppppppp111", '1'),
+            TICKS - 3,
+            TICKS - 2,
+        ));
+        analysis.findings.iter().any(|one| one.rule == "oversleep" || one.rule == "poll-loop")
+    };
+    assert!(!told(""));
+    // It runs a tick later than the ticker.
+    let waits = format!("3{}", "c".repeat(19)).repeat(TICKS / 20 - 1);
+    let waits = format!("C  {:.<TICKS$}", format!(".3{waits}3"));
+    assert!(told(&waits));
 }

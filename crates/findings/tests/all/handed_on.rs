@@ -166,7 +166,7 @@ fn a_condition_variable_is_no_lock_but_its_mutex_is() {
     assert_eq!(classes("m", "main;worker;pthread_cond_wait;__timedwait_cp"), [false, true], "musl");
 }
 
-/// Zig's mutex waits with a value that tells nothing, and its condition takes that mutex again.
+/// Zig's mutex waits with a value that identifies nothing, and its condition takes that mutex again.
 #[test]
 fn a_mutex_of_zig_is_a_lock_but_its_condition_is_none() {
     let lanes = "A  0000cccc  holds c 0..4\nB  cccc1111  holds c 4..8\n";

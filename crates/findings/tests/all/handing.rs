@@ -40,7 +40,7 @@ fn a_thread_that_works_or_sends_messages_does_not_hand_over() {
     }
 }
 
-/// They search for tasks, and wake each other for these.
+/// Workers search for tasks, and wake each other for these.
 #[test]
 fn a_runtimes_workers_do_not() {
     let idle = "runtime.mcall;runtime.schedule;runtime.findRunnable;runtime.stopm;runtime.futexsleep";

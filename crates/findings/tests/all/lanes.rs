@@ -188,7 +188,41 @@ fn oversubscription_of_threads_that_do_not_depend_is_a_hint() {
 }
 
 #[test]
-fn queueing_behind_another_program_is_a_noisy_neighbour() {
+fn oversubscription_is_silent_if_samples_show_that_threads_only_compute() {
+    let queue = |samples: &str| {
+        let lanes = "A  000rrr\nB  rrr000\n";
+        confidence(&check_lanes(&format!("@cpus 1\n@repeat 20\n{samples}{lanes}")), "oversubscription")
+    };
+    assert_eq!(queue("@samples A 0..3 user main;work\n@samples B 3..6 user main;work\n"), None);
+    let spins = "@samples A 0..3 user main;take;spin_lock~\n@samples B 3..6 user main;work\n";
+    assert!(queue(spins).is_some(), "a near miss: A spins");
+}
+
+#[test]
+fn threads_of_one_name_have_their_functions_in_findings() {
+    let named = |first: &str, name: &str| {
+        let (_, mut trace) = trace_of_lanes(&lanes_text(first));
+        trace.threads.iter_mut().for_each(|thread| thread.name = name.to_owned());
+        analyse(&trace).findings.into_iter().flat_map(|finding| finding.summary).collect::<Vec<_>>().join(" ")
+    };
+    let text = named("consume", "same");
+    assert!(text.contains("same (100, consume)") || text.contains("same (101, produce)"), "{text}");
+    let text = named("produce", "same");
+    assert!(!text.contains(", produce)"), "all threads of the name run it: {text}");
+}
+
+/// Two threads that wait for each other's lock, with samples of their functions.
+fn lanes_text(first: &str) -> String {
+    format!(
+        "@cpus 2\n@repeat 20\n@samples A 0..4 user start_thread;{first};f\n\
+         @samples B 4..8 user start_thread;produce;g\n\
+         A  0000mmmm  holds m 0..4\n\
+         B  mmmm1111  holds m 4..8\n"
+    )
+}
+
+#[test]
+fn a_queue_behind_others_is_not_oversubscription_but_a_neighbour() {
     let analysis = check_lanes(
         "@cpus 1\n@repeat 20\n@silent oversubscription\n\
          A       000rrr000\n\

@@ -19,6 +19,7 @@ mod estimates;
 mod event_loops;
 mod exhausted_pools;
 mod forks;
+mod gains;
 mod gc;
 mod glance;
 mod handed_on;

@@ -272,3 +272,60 @@ fn several_peer_addresses_are_listed_with_shares() {
     let parts = finding.summary.iter().any(|line| line == "Of that: 10.0.0.2:5432 68 %, 10.0.0.3:5432 32 %.");
     assert!(parts, "{finding:#?}");
 }
+
+/// A client of a store on this machine that was not recorded. In each tick of 20 µs it sends a command or
+/// waits for the response. `calls`: SYSCALL, count and bytes of its calls on the connection in a window.
+fn commands(lanes: &str, socket: &str, calls: &[(i32, u64, u64)]) -> Option<(Confidence, f64, Vec<String>)> {
+    let io = calls.iter().map(|(call, count, bytes)| format!("@io 0..100 A {call} {count} {bytes} 0\n"));
+    let io: String = io.collect();
+    let mut trace = with_sockets(
+        &format!("@cpus 2\n@tick 20000\n@repeat 400\n@q socket 45\n{io}{lanes}"),
+        &[("A", socket)],
+    );
+    for wait in trace.waits.iter_mut().filter(|wait| wait.syscall == 45) {
+        (wait.reason, wait.object_kind, wait.object) = (WaitReason::Socket, ObjectKind::Socket, 1);
+    }
+    for row in &mut trace.calls.rows {
+        (row.object_kind, row.object) = (ObjectKind::Socket, 1);
+    }
+    let analysis = analyse(&trace);
+    let finding = found(&analysis)?;
+    Some((finding.confidence, finding.gain.high, finding.summary.clone()))
+}
+
+/// A client that sends one command per round trip, and waits each time.
+#[test]
+fn one_command_per_round_trip_is_reported_with_its_median() {
+    let connected = "127.0.0.1:40912 → 127.0.0.1:6379";
+    let lanes = "A        0qqq\n~store   .1..\n";
+    let (confidence, high, summary) =
+        commands(lanes, connected, &[(1, 300, 10), (45, 300, 10)]).expect("a finding");
+    assert_eq!(confidence, Confidence::Medium);
+    assert!(high > 0.6, "{high}");
+    let sentence = summary.iter().find(|line| line.contains("short round trip")).expect("the round trips");
+    assert!(sentence.contains("over 1 connection, median 60.0 µs"), "{sentence}");
+    let confidence = |found: Option<(Confidence, f64, Vec<String>)>| found.map(|(confidence, ..)| confidence);
+    // Messages that come without a request, and a connection of which the direction is not known.
+    assert_eq!(confidence(commands(lanes, connected, &[(45, 300, 10)])), Some(Confidence::Low));
+    let unknown = "10.0.0.1:40912 → 10.0.0.2:40913";
+    assert_eq!(confidence(commands(lanes, unknown, &[(1, 300, 10), (45, 300, 10)])), Some(Confidence::Low));
+    // Messages of many commands.
+    assert_eq!(
+        confidence(commands(lanes, connected, &[(1, 300, 1000), (45, 300, 10)])),
+        Some(Confidence::Low)
+    );
+    // A response that takes the peer long is its work.
+    let long = "@tick 2000000\nA        0qqq\n";
+    assert_eq!(confidence(commands(long, connected, &[(1, 300, 10), (45, 300, 10)])), Some(Confidence::Low));
+}
+
+/// A store that computes for most of a round trip.
+#[test]
+fn a_busy_store_takes_the_time_of_round_commands() {
+    let calls = [(1, 300, 10), (45, 300, 10)];
+    let of = |store: &str| {
+        let lanes = format!("@q pipe 45\nA        0qqq\n~store   {store}  holds q 3..4\n");
+        commands(&lanes, "127.0.0.1:40912 → 127.0.0.1:6379", &calls).map(|(confidence, ..)| confidence)
+    };
+    assert_eq!((of(".111"), of("...1")), (Some(Confidence::Low), Some(Confidence::Medium)));
+}

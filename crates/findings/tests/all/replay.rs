@@ -9,8 +9,8 @@ use holdup_findings::derive::timelines::Timelines;
 use holdup_testkit::assemble;
 use holdup_testkit::sim::{Op, Program, Simulation, endless, run, whole};
 
-/// Seeds of a test. `HOLDUP_SEEDS` sets another number. They exclude the seeds from which the widths of the
-/// intervals were derived (0 to 149), and those after whose failures their form was changed (1000 to 1059).
+/// Seeds of a test. `HOLDUP_SEEDS` sets another number. The widths of the intervals were
+/// derived from seeds 0 to 149, and seeds 1000 to 1059 changed their form. Both ranges are excluded.
 fn seeds() -> std::ops::Range<u64> {
     let count = std::env::var("HOLDUP_SEEDS").ok().and_then(|count| count.parse().ok()).unwrap_or(40);
     let first =

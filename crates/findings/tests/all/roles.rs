@@ -339,7 +339,7 @@ fn crowded(both: bool) -> Trace {
         (0..100).map(move |turn| SliceRow {
             thread: ThreadId(thread),
             start: Timestamp(turn * 10),
-            state: if turn % 2 == u64::from(thread) { ThreadState::Running } else { ThreadState::Preempted },
+            state: if turn % 2 == u64::from(thread) { ThreadState::Running } else { ThreadState::Yielded },
             cpu: CpuId(0),
             ..SliceRow::default()
         })
@@ -361,7 +361,7 @@ fn a_runtime_with_too_many_threads_is_named() {
     let found = |both: bool| {
         let analysis = analyse_with(&crowded(both), &pool());
         let finding = analysis.findings.into_iter().find(|finding| finding.rule == "oversubscription");
-        finding.and_then(|finding| Some((finding.subject, finding.advice.last()?.clone())))
+        finding.and_then(|finding| Some((finding.subject, finding.advice.first()?.clone())))
     };
     let said = |subject: &str, advice: &str| Some((subject.to_owned(), advice.to_owned()));
     assert_eq!(found(true), said("2 busy threads of Pool for 1 CPU", "POOL_THREADS=1"));

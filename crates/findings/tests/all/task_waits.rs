@@ -138,7 +138,7 @@ fn a_wait_that_began_before_is_for_the_lock_that_its_waker_lets_go() {
     assert!(analyse(&trace).derived.task_locks.locks.is_empty());
 }
 
-/// These lanes, with the stacks at the begin of a wait and at a release.
+/// `lanes`, with the stacks at the begin of a wait and at a release.
 fn with_stacks(lanes: &str, begins: &str) -> (Trace, [StackId; 2]) {
     let (_, mut trace) = trace_of_lanes(&format!(
         "@cpus 2\n@samples A 0..1 user {begins}\n@samples A 1..2 user {LETS_GO}\n{lanes}"

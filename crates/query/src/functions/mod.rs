@@ -14,15 +14,15 @@ use datafusion::prelude::SessionContext;
 pub const LIST: &[(&str, &str)] = &[
     (
         "overlap_ns(a_start, a_end, b_start, b_end)",
-        "how long both last (ns): 0 if they do not touch; the ends may be given in any unit",
+        "length of the overlap, 0 if the intervals do not overlap, in the unit of the arguments",
     ),
     (
         "percentile(x, p)",
-        "exact: the smallest value that at least p % (0 to 100) do not exceed; a value that occurred",
+        "exact percentile by nearest rank: the smallest value that at least p % (0 to 100) of the values do not exceed",
     ),
     (
         "span_join('A', 'B' [, 'COLUMN'])",
-        "rows of two queries or tables where they overlap in time, each with start_ns and end_ns; of one COLUMN (a thread) each with each; of A all columns, of B those as b_NAME",
+        "rows of two tables or queries (with start_ns and end_ns) that overlap in time and have equal COLUMN. Columns of B are named b_NAME",
     ),
     ("seconds(ns)", "nanoseconds as seconds, with a fraction"),
 ];

@@ -78,7 +78,7 @@ fn word(expr: &Expr) -> Result<String> {
         Expr::Literal(ScalarValue::Utf8(Some(text)) | ScalarValue::Utf8View(Some(text)), _) => {
             Ok(text.clone())
         }
-        other => plan_err!("span_join takes texts: names of tables, or queries; not {other}"),
+        other => plan_err!("span_join takes names of tables or queries as texts, not {other}"),
     }
 }
 
@@ -217,7 +217,7 @@ fn numbers(of_a: &[ArrayRef], of_b: &[ArrayRef], rows_a: usize) -> Result<Vec<u3
     Ok(numbers)
 }
 
-/// Rows with an unknown time or an unknown part of the key overlap with nothing: NULL is not equal to any
+/// Rows with an unknown time or an unknown part of the key overlap with nothing. NULL is not equal to any
 /// value, as in a join.
 fn times(batch: &RecordBatch, columns: &[ArrayRef], keys: &[u32]) -> Result<Vec<Interval>> {
     let column = |name: &str| -> Result<ArrayRef> {

@@ -31,18 +31,18 @@ fn finding_rows(facts: &Facts) -> Vec<FindingRow> {
 pub(super) fn findings() -> Table<FindingRow> {
     Table {
         name: "findings",
-        meaning: "a cause of lost time, or what is explained by one",
+        meaning: "a cause of lost time, or a symptom that another cause explains",
         columns: columns! { facts, row: FindingRow;
-            Int "finding" "its place in the report; NULL if another explains it" = row.number.map(|number| number as i64);
-            Int "explained_by" "the finding that it is evidence of" = row.of.map(|number| number as i64);
-            Text "rule" "the rule that found it: see `holdup explain`" = text(row.finding.rule);
-            Text "subject" "the thing concerned" = text(&row.finding.subject);
-            Int "cost_ns" "time of threads lost to it (ns)" = int(row.finding.cost_ns);
-            Real "gain_low" "share of the run's time that removing it would save: lower end" = Some(row.finding.gain.low);
-            Real "gain_high" "its upper end" = Some(row.finding.gain.high);
+            Int "finding" "its number in the report, NULL for a symptom" = row.number.map(|number| number as i64);
+            Int "explained_by" "for a symptom: the finding that explains it" = row.of.map(|number| number as i64);
+            Text "rule" "the rule that found it (`holdup explain RULE`)" = text(row.finding.rule);
+            Text "subject" "the lock, function, process or other object that the finding is about" = text(&row.finding.subject);
+            Int "cost_ns" "thread time lost to it (ns)" = int(row.finding.cost_ns);
+            Real "gain_low" "share of the run's time that removing it would save, lower bound" = Some(row.finding.gain.low);
+            Real "gain_high" "the same, upper bound" = Some(row.finding.gain.high);
             Text "confidence" "low, medium or high" = text(confidence(row.finding.confidence));
-            Text "summary" "the figures that make the case" = Some(Cow::Owned(row.finding.summary.join(" ")));
-            Text "advice" "what to try, one action a line" = Some(Cow::Owned(row.finding.advice.join("\n")));
+            Text "summary" "the figures that support the finding" = Some(Cow::Owned(row.finding.summary.join(" ")));
+            Text "advice" "what to try, one action per line" = Some(Cow::Owned(row.finding.advice.join("\n")));
         },
         places: |facts| finding_rows(facts).len(),
         rows: |facts, places| part(finding_rows(facts), places),
@@ -69,13 +69,13 @@ pub(super) fn evidence() -> Table<(usize, Evidence)> {
         meaning: "rows that a finding rests on",
         columns: columns! { facts, row: (usize, Evidence);
             Int "finding" "row in findings" = Some(row.0 as i64);
-            Text "evidence_table" "in which table it is" = text(row.1.table);
-            Int "thread" "row in threads: whose rows" = Some(i64::from(row.1.thread.0));
+            Text "evidence_table" "table that contains the row" = text(row.1.table);
+            Int "thread" "thread of the row: row in threads" = Some(i64::from(row.1.thread.0));
             Text "thread_name" "its name" = facts.thread_name(row.1.thread).and_then(text);
-            Int "start_ns" "from when (ns)" = int(row.1.start.0);
-            Int "duration_ns" "for how long (ns)" = int(row.1.duration.0);
+            Int "start_ns" "start of the row (ns)" = int(row.1.start.0);
+            Int "duration_ns" "length (ns)" = int(row.1.duration.0);
             Real "at_s" "its start, seconds since the recording began" = Some(facts.at_s(row.1.start));
-            Text "note" "what it shows" = text(&row.1.note);
+            Text "note" "reason why the row is evidence" = text(&row.1.note);
         },
         places: |facts| evidence_rows(facts).len(),
         rows: |facts, places| part(evidence_rows(facts), places),
@@ -85,16 +85,16 @@ pub(super) fn evidence() -> Table<(usize, Evidence)> {
 pub(super) fn loss() -> Table<Loss> {
     Table {
         name: "loss",
-        meaning: "what is missing: nothing is before its start and after its end",
+        meaning: "a gap in the recording: events of this time are missing",
         columns: columns! { facts, row: Loss;
-            Text "source" "which source lost it" = text(&row.source);
-            Text "reason" "why" = text(&row.reason);
-            Int "cpu" "on which CPU; NULL: all" = cpu(row.cpu);
-            Int "start_ns" "from when (ns)" = int(row.start.0);
-            Int "end_ns" "to when (ns)" = int(row.end.0);
-            Int "duration_ns" "how long (ns)" = int(row.end.since(row.start).0);
+            Text "source" "source that lost the events" = text(&row.source);
+            Text "reason" "reason of the loss" = text(&row.reason);
+            Int "cpu" "CPU, NULL for all CPUs" = cpu(row.cpu);
+            Int "start_ns" "start of the gap (ns)" = int(row.start.0);
+            Int "end_ns" "end of the gap (ns)" = int(row.end.0);
+            Int "duration_ns" "length of the gap (ns)" = int(row.end.since(row.start).0);
             Real "at_s" "its start, seconds since the recording began" = Some(facts.at_s(row.start));
-            Int "events" "how many, exactly; NULL: not known" = int(row.events).filter(|events| *events > 0);
+            Int "events" "number of lost events, NULL if unknown" = int(row.events).filter(|events| *events > 0);
         },
         places: |facts| facts.trace.losses.len(),
         rows: |facts, places| facts.trace.losses.get(places).unwrap_or(&[]).to_vec(),

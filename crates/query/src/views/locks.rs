@@ -32,20 +32,20 @@ pub(super) fn locks() -> Table<LockRow> {
         meaning: "a lock that threads of the program waited for",
         columns: columns! { facts, row: LockRow;
             Int "lock" "its id in this recording" = row.number.map(i64::from);
-            Text "name" "a symbol, else where it was waited for, else its address" = text(&row.lock.name);
+            Text "name" "symbol of the lock, else the function that waited, else the address" = text(&row.lock.name);
             Int "process" "row in processes" = Some(i64::from(row.lock.process.0));
             Text "process_name" "name of the process" = facts.process(row.lock.process).and_then(|one| text(&one.name));
             Int "object" "address, or inode with its device (as a signed number)" = Some(row.lock.object as i64);
             Text "reason" "lock, file-lock or mmap-lock" = text(row.lock.reason.name());
-            Int "waits" "how often a thread waited" = int(row.lock.waits);
-            Int "wait_ns" "how long all waited (ns)" = int(row.lock.wait_ns);
+            Int "waits" "number of waits" = int(row.lock.waits);
+            Int "wait_ns" "total wait time of all threads (ns)" = int(row.lock.wait_ns);
             Int "p50_ns" "median wait (ns)" = int(row.lock.p50_ns);
             Int "p99_ns" "99th percentile (ns)" = int(row.lock.p99_ns);
             Int "max_ns" "longest wait (ns)" = int(row.lock.max_ns);
-            Int "timed_out" "waits that gave up" = int(row.lock.timed_out);
-            Int "waiters" "how many threads waited" = Some(i64::from(row.lock.waiters));
-            Text "waiting_at" "the function that waited longest" = row.lock.waiting_at.first().and_then(|(at, _)| non_empty(at));
-            Text "held_in" "the function in which holders ran longest meanwhile"
+            Int "timed_out" "waits that ended by timeout" = int(row.lock.timed_out);
+            Int "waiters" "number of threads that waited" = Some(i64::from(row.lock.waiters));
+            Text "waiting_at" "function with the longest total wait" = row.lock.waiting_at.first().and_then(|(at, _)| non_empty(at));
+            Text "held_in" "function in which holders ran longest while others waited (sampled)"
                 = row.lock.held_in.first().and_then(|(at, _)| non_empty(at));
         },
         places: |facts| facts.analysis().derived.locks.len(),
@@ -77,13 +77,13 @@ fn holder_rows(facts: &Facts) -> Vec<HolderRow> {
 pub(super) fn lock_holders() -> Table<HolderRow> {
     Table {
         name: "lock_holders",
-        meaning: "who had a lock while others waited for it; of a lock they sum to its wait_ns",
+        meaning: "wait time of a lock, by holder: the rows of a lock sum to its wait_ns",
         columns: columns! { facts, row: HolderRow;
             Int "lock" "row in locks" = row.lock.map(i64::from);
             Text "lock_name" "its name" = text(&row.name);
-            Int "holder" "row in threads; NULL: not known" = row.holder.map(|id| i64::from(id.0));
+            Int "holder" "row in threads, NULL if unknown" = row.holder.map(|id| i64::from(id.0));
             Text "holder_name" "its name" = row.holder.and_then(|id| facts.thread_name(id)).and_then(text);
-            Int "wait_ns" "how long others waited meanwhile (ns)" = int(row.ns);
+            Int "wait_ns" "time that other threads waited while this thread held the lock (ns)" = int(row.ns);
         },
         places: |facts| holder_rows(facts).len(),
         rows: |facts, places| part(holder_rows(facts), places),
@@ -106,19 +106,19 @@ fn blame_rows(facts: &Facts) -> Vec<BlameRow> {
 pub(super) fn blame() -> Table<BlameRow> {
     Table {
         name: "blame",
-        meaning: "what was at the end of the chain of holders; all rows sum to the time blocked",
+        meaning: "blocked time by the end of the chain of holders: all rows sum to the time blocked",
         columns: columns! { facts, row: BlameRow;
-            Text "kind" "what was waited for first, in terms of who can end it" = text(row.subject.kind().name());
-            Int "lock" "the lock that was waited for: row in locks" = match row.subject {
+            Text "kind" "kind of the first wait in the chain (lock, disk, pipe, …)" = text(row.subject.kind().name());
+            Int "lock" "lock of the first wait: row in locks" = match row.subject {
                 Subject::Lock(number) => Some(i64::from(number)),
                 Subject::Kind(_) => None,
             };
-            Text "end_class" "what the thread at the end did, or waited for" = text(row.end.class.name());
-            Int "thread" "row in threads: who is at the end; NULL: not known" = row.end.thread.map(|id| i64::from(id.0));
+            Text "end_class" "state of the thread at the end, as a class of the ledger" = text(row.end.class.name());
+            Int "thread" "thread at the end: row in threads, NULL if unknown" = row.end.thread.map(|id| i64::from(id.0));
             Text "thread_name" "its name" = row.end.thread.and_then(|id| facts.thread_name(id)).and_then(text);
-            Int "occupant" "of a thread without a CPU: who had that" = row.end.occupant.map(|id| i64::from(id.0));
+            Int "occupant" "if that thread was runnable without a CPU: the thread on the CPU" = row.end.occupant.map(|id| i64::from(id.0));
             Text "occupant_name" "its name" = row.end.occupant.and_then(|id| facts.thread_name(id)).and_then(text);
-            Int "wait_ns" "time waited that is charged to it (ns)" = int(row.ns);
+            Int "wait_ns" "wait time attributed to this end (ns)" = int(row.ns);
         },
         places: |facts| blame_rows(facts).len(),
         rows: |facts, places| part(blame_rows(facts), places),
@@ -135,12 +135,12 @@ pub(super) struct PathRow {
 pub(super) fn critical_path() -> Table<PathRow> {
     Table {
         name: "critical_path",
-        meaning: "what the run's length depended on: a thread in one class; they sum to the recording's length",
+        meaning: "critical path, by thread and class: all rows sum to the recording's length",
         columns: columns! { facts, row: PathRow;
             Int "thread" "row in threads" = Some(i64::from(row.thread.0));
             Text "thread_name" "its name" = facts.thread_name(row.thread).and_then(text);
-            Text "class" "class of the ledger; all running time is `running`" = Some(Cow::Borrowed(on_path(row.class)));
-            Int "time_ns" "how long (ns)" = int(row.ns);
+            Text "class" "class of the ledger, `running` for all running time" = Some(Cow::Borrowed(on_path(row.class)));
+            Int "time_ns" "time on the critical path (ns)" = int(row.ns);
         },
         places: |facts| facts.analysis().derived.critical_path.threads.len() * CLASSES,
         rows: |facts, places| {

@@ -12,23 +12,23 @@ use crate::view::{Table, columns, int, non_empty, text};
 pub(super) fn samples() -> Table<SampleRow> {
     Table {
         name: "samples",
-        meaning: "a thread was seen on a CPU; sample_period_ns apart for each CPU, on average",
+        meaning: "one sample of a thread on a CPU. A CPU is sampled every sample_period_ns on average",
         columns: columns! { facts, row: SampleRow;
             Int "thread" "row in threads" = Some(i64::from(row.thread.0));
             Text "thread_name" "its name" = facts.thread_name(row.thread).and_then(text);
             Text "process_name" "name of its process" = facts.process_of(row.thread).and_then(|one| text(&one.name));
             Flag "target" "the thread belongs to the traced program" = facts.thread(row.thread).map(|one| one.target);
-            Int "at_ns" "when (ns)" = int(row.at.0);
+            Int "at_ns" "time of the sample (ns)" = int(row.at.0);
             Real "at_s" "the same, seconds since the recording began" = Some(facts.at_s(row.at));
-            Int "cpu" "where" = cpu(row.cpu);
+            Int "cpu" "CPU of the sample" = cpu(row.cpu);
             Text "class" "class of the ledger: useful, kernel, gc-work or spin"
                 = text(facts.begun().roles.class_of_sample(row).name());
-            Flag "in_kernel" "it was in kernel mode" = Some(row.in_kernel);
-            Text "syscall" "in which syscall" = (row.syscall != -1).then(|| Cow::Borrowed(syscall_name(row.syscall)));
+            Flag "in_kernel" "the CPU was in kernel mode" = Some(row.in_kernel);
+            Text "syscall" "syscall of the thread" = (row.syscall != -1).then(|| Cow::Borrowed(syscall_name(row.syscall)));
             Int "stack" "row in stacks" = Some(i64::from(row.stack.0)).filter(|id| *id > 0);
-            Text "function" "the leaf's function" = leaf(facts, row.stack);
-            Text "access" "what the instruction before did to memory" = access(row);
-            Int "period_ns" "time between samples of a CPU (ns)" = int(facts.trace.manifest.sample_period_ns);
+            Text "function" "function of the leaf frame" = leaf(facts, row.stack);
+            Text "access" "memory access of the preceding instruction" = access(row);
+            Int "period_ns" "mean time between samples of a CPU (ns)" = int(facts.trace.manifest.sample_period_ns);
         },
         places: |facts| facts.trace.samples.len(),
         rows: |facts, places| facts.trace.samples.get(places).unwrap_or(&[]).to_vec(),
@@ -53,18 +53,18 @@ fn name(facts: &Facts, frame: FrameId) -> Option<Cow<'_, str>> {
 pub(super) fn stacks() -> Table<StackId> {
     Table {
         name: "stacks",
-        meaning: "a stack, its leaf, and all of it as text",
+        meaning: "a stack: its leaf, and all functions as text",
         columns: columns! { facts, row: StackId;
             Int "stack" "its id in this recording" = Some(i64::from(row.0));
-            Text "function" "the leaf's function" = leaf(facts, *row);
-            Text "module" "the file that it is in"
+            Text "function" "function of the leaf frame" = leaf(facts, *row);
+            Text "module" "executable or library of the leaf"
                 = leaf_row(facts, *row).and_then(|frame| non_empty(&frame.module));
-            Text "file" "its source file, as debug information names it" = leaf_row(facts, *row).and_then(|frame| non_empty(&frame.file));
-            Int "line" "line in it" = leaf_row(facts, *row).map(|frame| i64::from(frame.line)).filter(|line| *line > 0);
-            Flag "in_kernel" "the leaf is the kernel's" = leaf_row(facts, *row).map(|frame| frame.kind == FrameKind::Kernel);
-            Int "depth" "how many frames" = Some(facts.trace.stack_frames(*row).count() as i64);
-            Int "parent" "the caller's stack" = parent(facts, *row);
-            Text "frames" "all functions, the root first, with ; between" = Some(Cow::Owned(whole(facts, *row)));
+            Text "file" "source file of the leaf, as debug information names it" = leaf_row(facts, *row).and_then(|frame| non_empty(&frame.file));
+            Int "line" "line in that file" = leaf_row(facts, *row).map(|frame| i64::from(frame.line)).filter(|line| *line > 0);
+            Flag "in_kernel" "the leaf is a kernel function" = leaf_row(facts, *row).map(|frame| frame.kind == FrameKind::Kernel);
+            Int "depth" "number of frames" = Some(facts.trace.stack_frames(*row).count() as i64);
+            Int "parent" "stack of the caller: row in stacks" = parent(facts, *row);
+            Text "frames" "all functions, the root first, separated by semicolons" = Some(Cow::Owned(whole(facts, *row)));
         },
         places: |facts| facts.trace.stacks.rows().len(),
         rows: |_, places| places.filter(|row| *row > 0).map(|row| StackId(row as u32)).collect(),

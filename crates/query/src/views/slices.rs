@@ -20,31 +20,31 @@ pub(super) struct SliceRow {
 pub(super) fn slices() -> Table<SliceRow> {
     Table {
         name: "slices",
-        meaning: "a thread in one state for a while; those of a thread of the program tile its life",
+        meaning: "a thread in one state for a time. The slices of a program's thread cover its life without gaps",
         columns: columns! { facts, row: SliceRow;
             Int "slice" "its id: row in raw.slices" = Some(row.row as i64);
             Int "thread" "row in threads" = Some(i64::from(row.slice.thread.0));
-            Int "tid" "the kernel's number" = facts.thread(row.slice.thread).map(|one| i64::from(one.tid));
+            Int "tid" "the kernel's thread id" = facts.thread(row.slice.thread).map(|one| i64::from(one.tid));
             Text "thread_name" "name of the thread" = facts.thread_name(row.slice.thread).and_then(text);
             Int "process" "row in processes" = facts.thread(row.slice.thread).map(|one| i64::from(one.process.0));
             Text "process_name" "name of its process"
                 = facts.process_of(row.slice.thread).and_then(|one| text(&one.name));
             Flag "target" "the thread belongs to the traced program"
                 = facts.thread(row.slice.thread).map(|one| one.target);
-            Int "start_ns" "from when (ns)" = int(row.slice.start.0);
-            Int "end_ns" "to when (ns)" = int(row.slice.end.0);
-            Int "duration_ns" "its length (ns)" = int(row.slice.duration().0);
+            Int "start_ns" "start (ns)" = int(row.slice.start.0);
+            Int "end_ns" "end (ns)" = int(row.slice.end.0);
+            Int "duration_ns" "length (ns)" = int(row.slice.duration().0);
             Real "at_s" "its start, seconds since the recording began" = Some(facts.at_s(row.slice.start));
             Text "state" "unknown, running, runnable, preempted, yielded, throttled, blocked or untracked"
                 = text(row.slice.state.name());
-            Text "class" "class of the ledger; `running` while it runs: samples divide that (ledger, samples); NULL of other programs"
+            Text "class" "class of the ledger, NULL for other programs. Running time is `running`: only samples divide it"
                 = row.class.and_then(text);
-            Int "cpu" "running: where; waiting for a CPU: where it ran next" = cpu(row.slice.cpu);
-            Int "stolen_ns" "how much of it the hypervisor took (ns)" = int(row.stolen_ns);
-            Text "reason" "blocked: why, as far as the kernel tells" = reason(facts, &row.slice);
-            Int "wait" "blocked: row in raw.waits" = Some(i64::from(row.slice.wait.0)).filter(|id| *id > 0);
-            Int "stack" "blocked: row in stacks" = Some(i64::from(row.slice.stack.0)).filter(|id| *id > 0);
-            Int "stack_every" "the stack stands for so many such slices"
+            Int "cpu" "CPU. For a runnable thread, the CPU on which it ran next" = cpu(row.slice.cpu);
+            Int "stolen_ns" "steal time within the slice (ns)" = int(row.stolen_ns);
+            Text "reason" "if blocked: reason, as far as the kernel reports it" = reason(facts, &row.slice);
+            Int "wait" "if blocked: row in raw.waits" = Some(i64::from(row.slice.wait.0)).filter(|id| *id > 0);
+            Int "stack" "if blocked: row in stacks" = Some(i64::from(row.slice.stack.0)).filter(|id| *id > 0);
+            Int "stack_every" "number of such slices that this stack represents"
                 = Some(i64::from(row.slice.stack_every)).filter(|every| *every > 0);
         },
         places: |facts| facts.trace.slices.len(),

@@ -8,18 +8,18 @@ use crate::view::{Table, columns, int, non_empty, text};
 pub(super) fn spans() -> Table<SpanRow> {
     Table {
         name: "spans",
-        meaning: "work or waiting that the program or its runtime named; those of one lane nest",
+        meaning: "work or waiting that the program or its runtime reported. Spans of one lane are nested",
         columns: columns! { facts, row: SpanRow;
-            Int "thread" "row in threads: the one it began on" = Some(i64::from(row.thread.0));
+            Int "thread" "thread on which it began: row in threads" = Some(i64::from(row.thread.0));
             Text "thread_name" "its name" = facts.thread_name(row.thread).and_then(text);
-            Int "lane" "row in raw.lanes: who told it" = Some(i64::from(row.lane));
-            Text "runtime" "the runtime that told it, and its version" = runtime(facts, row.lane).and_then(non_empty);
-            Text "kind" "user, gc-work, gc-wait, idle, stop, gc-beside, stops-all or stopped"
+            Int "lane" "lane that reported it: row in raw.lanes" = Some(i64::from(row.lane));
+            Text "runtime" "name and version of the runtime that reported it" = runtime(facts, row.lane).and_then(non_empty);
+            Text "kind" "user, gc-work, gc-wait, idle, stop, gc-concurrent, stops-all or stopped"
                 = text(facts.trace.event_name(row.name).kind.name());
-            Text "name" "the runtime's or the program's word" = text(&facts.trace.event_name(row.name).text);
-            Int "start_ns" "from when (ns)" = int(row.start.0);
-            Int "end_ns" "to when (ns)" = int(row.end.0);
-            Int "duration_ns" "its length (ns)" = int(row.end.since(row.start).0);
+            Text "name" "name given by the runtime or the program" = text(&facts.trace.event_name(row.name).text);
+            Int "start_ns" "start (ns)" = int(row.start.0);
+            Int "end_ns" "end (ns)" = int(row.end.0);
+            Int "duration_ns" "length (ns)" = int(row.end.since(row.start).0);
             Real "at_s" "its start, seconds since the recording began" = Some(facts.at_s(row.start));
         },
         places: |facts| facts.trace.spans.len(),
@@ -34,16 +34,16 @@ fn runtime(facts: &Facts, lane: u32) -> Option<&str> {
 pub(super) fn counters() -> Table<CounterRow> {
     Table {
         name: "counters",
-        meaning: "a value that the program or its runtime told",
+        meaning: "a value that the program or its runtime reported",
         columns: columns! { facts, row: CounterRow;
             Int "thread" "row in threads" = Some(i64::from(row.thread.0));
             Text "thread_name" "its name" = facts.thread_name(row.thread).and_then(text);
-            Int "lane" "row in raw.lanes: who told it" = Some(i64::from(row.lane));
-            Text "runtime" "the runtime that told it, and its version" = runtime(facts, row.lane).and_then(non_empty);
-            Text "name" "the runtime's or the program's word" = text(&facts.trace.event_name(row.name).text);
-            Int "at_ns" "when (ns)" = int(row.at.0);
+            Int "lane" "lane that reported it: row in raw.lanes" = Some(i64::from(row.lane));
+            Text "runtime" "name and version of the runtime that reported it" = runtime(facts, row.lane).and_then(non_empty);
+            Text "name" "name given by the runtime or the program" = text(&facts.trace.event_name(row.name).text);
+            Int "at_ns" "time (ns)" = int(row.at.0);
             Real "at_s" "the same, seconds since the recording began" = Some(facts.at_s(row.at));
-            Int "value" "in the counter's own unit" = int(row.value);
+            Int "value" "value, in the counter's own unit" = int(row.value);
         },
         places: |facts| facts.trace.counters.len(),
         rows: |facts, places| facts.trace.counters.get(places).unwrap_or(&[]).to_vec(),
@@ -53,17 +53,17 @@ pub(super) fn counters() -> Table<CounterRow> {
 pub(super) fn marks() -> Table<MarkRow> {
     Table {
         name: "marks",
-        meaning: "what the program or its runtime told without a length",
+        meaning: "an event that the program or its runtime reported, without a length",
         columns: columns! { facts, row: MarkRow;
             Int "thread" "row in threads" = Some(i64::from(row.thread.0));
             Text "thread_name" "its name" = facts.thread_name(row.thread).and_then(text);
-            Int "lane" "row in raw.lanes: who told it" = Some(i64::from(row.lane));
-            Text "runtime" "the runtime that told it, and its version" = runtime(facts, row.lane).and_then(non_empty);
-            Text "name" "the runtime's or the program's word" = text(&facts.trace.event_name(row.name).text);
-            Int "at_ns" "when (ns)" = int(row.at.0);
+            Int "lane" "lane that reported it: row in raw.lanes" = Some(i64::from(row.lane));
+            Text "runtime" "name and version of the runtime that reported it" = runtime(facts, row.lane).and_then(non_empty);
+            Text "name" "name given by the runtime or the program" = text(&facts.trace.event_name(row.name).text);
+            Int "at_ns" "time (ns)" = int(row.at.0);
             Real "at_s" "the same, seconds since the recording began" = Some(facts.at_s(row.at));
-            Int "value" "number told with it, 0 none" = Some(row.value as i64);
-            Text "text" "text told with it" = non_empty(&facts.trace.event_name(row.text).text);
+            Int "value" "number reported with it, 0 if none" = Some(row.value as i64);
+            Text "text" "text reported with it" = non_empty(&facts.trace.event_name(row.text).text);
         },
         places: |facts| facts.trace.marks.len(),
         rows: |facts, places| facts.trace.marks.get(places).unwrap_or(&[]).to_vec(),

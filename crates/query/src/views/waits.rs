@@ -37,40 +37,40 @@ impl WaitRow {
 pub(super) fn waits() -> Table<WaitRow> {
     Table {
         name: "waits",
-        meaning: "a thread of the program waited once: for what, who had it, who ended it",
+        meaning: "one wait of a thread of the program, with its object, holder and waker",
         columns: columns! { facts, row: WaitRow;
             Int "slice" "row in slices" = Some(row.row as i64);
-            Int "thread" "row in threads: who waited" = Some(i64::from(row.slice.thread.0));
+            Int "thread" "waiting thread: row in threads" = Some(i64::from(row.slice.thread.0));
             Text "thread_name" "its name" = facts.thread_name(row.slice.thread).and_then(text);
             Text "process_name" "name of its process"
                 = facts.process_of(row.slice.thread).and_then(|one| text(&one.name));
-            Int "start_ns" "from when (ns)" = int(row.slice.start.0);
-            Int "end_ns" "to when (ns)" = int(row.slice.end.0);
-            Int "duration_ns" "how long (ns)" = int(row.slice.duration().0);
+            Int "start_ns" "start (ns)" = int(row.slice.start.0);
+            Int "end_ns" "end (ns)" = int(row.slice.end.0);
+            Int "duration_ns" "length (ns)" = int(row.slice.duration().0);
             Real "at_s" "its start, seconds since the recording began" = Some(facts.at_s(row.slice.start));
             Text "class" "class of the ledger" = text(row.class);
-            Text "kind" "what is waited for, in terms of who can end it" = text(row.hold.kind.name());
-            Text "reason" "why, as far as the kernel tells" = text(row.wait(facts).reason.name());
-            Text "syscall" "in which syscall" = syscall(row.wait(facts).syscall);
-            Text "object_kind" "what object is the identity of" = kind(row.wait(facts));
-            Int "object" "identity of the thing: address, or inode with its device (as a signed number)"
+            Text "kind" "kind of the wait: lock, disk, pipe, timer, …" = text(row.hold.kind.name());
+            Text "reason" "reason, as far as the kernel reports it" = text(row.wait(facts).reason.name());
+            Text "syscall" "syscall of the wait" = syscall(row.wait(facts).syscall);
+            Text "object_kind" "kind of the object" = kind(row.wait(facts));
+            Int "object" "identity of the object: address, or inode with its device (as a signed number)"
                 = Some(row.wait(facts).object as i64).filter(|object| *object != 0);
-            Text "object_name" "of a futex: the variable that holds the word; of a file its path, of a socket its ends (call_objects), as far as they were noted"
+            Text "object_name" "name of the object, if known: variable of a futex, path of a file, addresses of a socket"
                 = non_empty(object_name(facts, row.wait(facts)));
             Int "lock" "row in locks" = lock(facts, row);
-            Int "holder" "row in threads: who had it when the wait ended" = row.hold.holder.map(|id| i64::from(id.0));
+            Int "holder" "holder when the wait ended: row in threads" = row.hold.holder.map(|id| i64::from(id.0));
             Text "holder_name" "its name" = row.hold.holder.and_then(|id| facts.thread_name(id)).and_then(text);
-            Text "basis" "why we say so" = text(row.hold.basis.name());
-            Int "waker" "row in threads: who ended it, if a thread did" = row.waker().map(|id| i64::from(id.0));
+            Text "basis" "how the holder was determined" = text(row.hold.basis.name());
+            Int "waker" "waker, if a thread ended the wait: row in threads" = row.waker().map(|id| i64::from(id.0));
             Text "waker_name" "its name" = row.waker().and_then(|id| facts.thread_name(id)).and_then(text);
-            Text "context" "what ended it: thread, timer, softirq or irq"
+            Text "context" "context of the wakeup: thread, timer, softirq or irq"
                 = row.ended_by.and_then(|wakeup| text(wakeup.context.name()));
-            Flag "false_wakeup" "it was woken to find nothing: the next wait goes on with this one"
+            Flag "false_wakeup" "the thread was woken in vain, and its next wait continues this one"
                 = Some(row.hold.false_wakeup);
-            Int "transit_ns" "how long it was on its way to a run queue, already woken (ns)"
+            Int "transit_ns" "time from the wakeup until the run queue (ns)"
                 = int(row.hold.transit.0);
             Int "stack" "row in stacks" = Some(i64::from(row.slice.stack.0)).filter(|id| *id > 0);
-            Int "stack_every" "the stack stands for so many such waits"
+            Int "stack_every" "number of such waits that this stack represents"
                 = Some(i64::from(row.slice.stack_every)).filter(|every| *every > 0);
         },
         places: |facts| facts.trace.slices.len(),
@@ -121,18 +121,18 @@ pub(super) fn wakeups() -> Table<Wakeup> {
         name: "wakeups",
         meaning: "a thread was made runnable",
         columns: columns! { facts, row: Wakeup;
-            Int "wakee" "row in threads: who became runnable" = Some(i64::from(row.wakee.0));
+            Int "wakee" "woken thread: row in threads" = Some(i64::from(row.wakee.0));
             Text "wakee_name" "its name" = facts.thread_name(row.wakee).and_then(text);
-            Int "at_ns" "when (ns)" = int(row.at.0);
+            Int "at_ns" "time (ns)" = int(row.at.0);
             Real "at_s" "the same, seconds since the recording began" = Some(facts.at_s(row.at));
-            Int "waker" "row in threads: who did it, if a thread did" = waker(row).map(|id| i64::from(id.0));
+            Int "waker" "waker, if a thread woke it: row in threads" = waker(row).map(|id| i64::from(id.0));
             Text "waker_name" "its name" = waker(row).and_then(|id| facts.thread_name(id)).and_then(text);
-            Int "cpu" "where it was done" = cpu(row.cpu);
-            Text "context" "what did it: thread, timer, softirq or irq" = text(row.context.name());
-            Int "object" "the futex by which it was done (as a signed number)"
+            Int "cpu" "CPU of the waker" = cpu(row.cpu);
+            Text "context" "context of the wakeup: thread, timer, softirq or irq" = text(row.context.name());
+            Int "object" "address of the futex that was woken (as a signed number)"
                 = Some(row.waker_object as i64).filter(|object| *object != 0);
-            Int "stack" "row in stacks: the waker's" = Some(i64::from(row.stack.0)).filter(|id| *id > 0);
-            Int "stack_every" "the stack stands for so many such wakeups"
+            Int "stack" "stack of the waker: row in stacks" = Some(i64::from(row.stack.0)).filter(|id| *id > 0);
+            Int "stack_every" "number of such wakeups that this stack represents"
                 = Some(i64::from(row.stack_every)).filter(|every| *every > 0);
         },
         places: |facts| facts.trace.wakeups.len(),

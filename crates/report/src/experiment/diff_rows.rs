@@ -159,7 +159,7 @@ fn cells(name: &str, figure: &Figure) -> Vec<String> {
     let relative = match figure.relative() {
         // With sampled bytes, 0 may be a small number.
         Some(relative) if figure.b > 0.0 || figure.measure == Measure::Bytes => change(relative),
-        Some(_) => "gone".to_owned(),
+        Some(_) => "removed".to_owned(),
         None if figure.b > 0.0 => "new".to_owned(),
         None => String::new(),
     };

@@ -156,7 +156,7 @@ fn law(scaling: &Scaling, page: &mut Page) {
     }
 }
 
-/// Returns why no law was fitted, and what it would need.
+/// Returns the reason why no law was fitted, and the missing sizes or runs.
 fn not_fitted(scaling: &Scaling) -> String {
     let list = |numbers: &[u32]| numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
     let carrying = scaling.carrying.len();

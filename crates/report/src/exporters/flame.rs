@@ -173,9 +173,9 @@ mod tests {
         ];
         assert_eq!(said, wanted);
         let on_cpu = Options { flame: FlameTime::OnCpu, ..Options::default() };
-        assert_eq!(titles(&written(&on_cpu))[0], "useful 8.00 ms (100.0 %)");
+        assert_eq!(titles(&written(&on_cpu))[0], "useful 8.00 ms (100 %)");
         let wakers = Options { flame: FlameTime::Wakers, ..Options::default() };
-        assert_eq!(titles(&written(&wakers)), ["lock-wait 8.00 ms (100.0 %)"]);
+        assert_eq!(titles(&written(&wakers)), ["lock-wait 8.00 ms (100 %)"]);
     }
 
     #[test]

@@ -54,6 +54,6 @@ fn amount(of: &Amount) -> Value {
         "bytes_error": of.bytes_error(),
         "objects": of.objects(),
         "objects_error": of.objects_error(),
-        "drawn": of.drawn,
+        "sampled": of.drawn,
     })
 }

@@ -12,7 +12,7 @@ pub(super) fn to_json(paging: &Paging) -> Value {
             "thread": thread.0,
             "counts": counts(of),
         })).collect::<Value>(),
-        "drawn": paging.drawn,
+        "sampled": paging.drawn,
         "sites": paging.sites.iter().map(|site| json!({
             "function": site.function,
             "module": site.module,

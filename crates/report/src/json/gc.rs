@@ -37,8 +37,8 @@ pub(super) fn to_json(trace: &Trace, (gc, garbage): (&Gc, &Garbage), rendezvous:
         },
         "slowest": gc.slowest.iter().map(|one| pause(trace, one)).collect::<Value>(),
         "stops": {
-            "told": gc.stops,
-            "told_ns": gc.stopped_ns,
+            "recorded": gc.stops,
+            "recorded_ns": gc.stopped_ns,
             "count": rendezvous.lates.len(),
             "causes": rendezvous.late_causes(None).iter().map(|one| cause(trace, one)).collect::<Value>(),
             "costliest": rendezvous.latest(STOPS_MAX).into_iter().map(|one| stop(trace, rendezvous, one))

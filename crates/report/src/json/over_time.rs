@@ -15,7 +15,7 @@ pub(super) fn cpus(trace: &Trace, times: &CpuTimes) -> Value {
             "start_ns": step.start.0,
             "end_ns": step.end.0,
             "cpus": cpu_rows(&step.cpus),
-            "who": step.who.iter().map(|(process, ns)| json!({
+            "processes": step.who.iter().map(|(process, ns)| json!({
                 "process": trace.process_name(*process),
                 "ns": ns,
             })).collect::<Value>(),

@@ -46,7 +46,7 @@ pub fn to_json(moment: &Moment) -> Value {
 fn thread(thread: &ThreadGlance) -> Value {
     let (doing, cpu, wait) = match &thread.now {
         Now::Unknown => ("unknown", None, None),
-        Now::Gone => ("gone", None, None),
+        Now::Gone => ("exited", None, None),
         Now::Running(cpu) => ("running", Some(cpu.0), None),
         Now::Queued => ("runnable", None, None),
         Now::Waiting(key) => ("blocked", None, Some(key)),

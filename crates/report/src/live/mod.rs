@@ -67,7 +67,7 @@ fn waiting_for(key: &WaitKey) -> String {
 fn now(thread: &ThreadGlance) -> String {
     match &thread.now {
         Now::Unknown => "?".to_owned(),
-        Now::Gone => "gone".to_owned(),
+        Now::Gone => "exited".to_owned(),
         Now::Running(cpu) => format!("on CPU {}", cpu.0),
         Now::Queued => "run-queue".to_owned(),
         Now::Waiting(key) => waiting_for(key),

@@ -1,5 +1,4 @@
-//! The report's first sentence: what holds the program up, what it costs, and what a fix should gain. It is made to
-//! be pasted into a chat.
+//! The report's first sentence, to be pasted into a chat: the cause, its cost, and the gain of a fix.
 
 use holdup_findings::too_short::is_too_short;
 use holdup_findings::wording::percent;

@@ -26,7 +26,7 @@ pub struct UnknownSection {
 pub(crate) struct View<'a> {
     /// The recording.
     pub trace: &'a Trace,
-    /// Its analysis.
+    /// The recording's analysis.
     pub analysis: &'a Analysis,
     /// The selection of stacks.
     pub stacks: &'a StackAsk,

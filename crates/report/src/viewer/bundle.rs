@@ -1,7 +1,7 @@
 //! `--html`: the page and the responses in one file that opens from disk and loads nothing.
 //!
-//! Summary, tables and flame graphs are complete. Of the timeline, the coarsest level of the whole run comes
-//! first. Next are the surroundings of the findings' evidence at every zoom, then the levels in order, up to
+//! Summary, tables and flame graphs are complete. The timeline begins with the coarsest level of the
+//! whole run. Next are the surroundings of the findings' evidence at every zoom, then the levels in order, up to
 //! the size limit. The summary lists the omissions.
 
 mod packer;

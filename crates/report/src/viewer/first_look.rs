@@ -1,5 +1,5 @@
-//! `api/first-look`: the preview while a long recording is read, in the form of a file without a server: a
-//! summary, and tiles of the first levels. Its classes are only thread states, not those of the ledger.
+//! `api/first-look`: the preview while a long recording is read. It has the form of a file without a server:
+//! a summary, and tiles of the first levels. Its classes are only thread states, not those of the ledger.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

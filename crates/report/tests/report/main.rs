@@ -289,7 +289,7 @@ fn doctor_and_list() {
 }
 
 #[test]
-fn findings_after_the_third_are_short_unless_asked_for() {
+fn findings_that_do_not_fit_into_40_lines_are_short() {
     let (trace, mut analysis) = busy();
     let more = analysis.findings[0].clone();
     analysis.findings.extend([more.clone(), more]);
@@ -297,9 +297,12 @@ fn findings_after_the_third_are_short_unless_asked_for() {
         let style = Style { full, ..Style::default() };
         render(&trace, &analysis, &sections(names), &style).unwrap().matches("Try:").count()
     };
-    assert_eq!((advice(&[], false), advice(&[], true), advice(&["findings"], false)), (3, 5, 5));
+    assert_eq!((advice(&[], false), advice(&[], true), advice(&["findings"], false)), (1, 5, 5));
     let text = render(&trace, &analysis, &[], &Style::default()).unwrap();
     assert!(text.contains(" 5 lock-contention   ") && text.contains("holdup report --full"), "{text}");
+    analysis.findings.truncate(3);
+    let text = render(&trace, &analysis, &[], &Style::default()).unwrap();
+    assert!(text.lines().count() <= 40, "{text}");
 }
 
 #[test]

@@ -99,7 +99,7 @@ fn a_truncated_table_gives_its_total() {
     assert_eq!(ask(&busy(), "tables/threads")["note"], "");
 }
 
-/// This number of threads whose slices have little in common.
+/// `threads` threads whose slices have little in common.
 fn uneven(threads: u32) -> Trace {
     let mut trace = Trace::default();
     let end = Timestamp(1 << 30);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The kernel's stack walker in user space: the map of rows and the reading of memory are what the caller hands in. */
+/* The kernel's stack walker in user space. The caller provides the map of rows and a function that reads memory. */
 #include "wire.h"
 
 struct bpf_host {

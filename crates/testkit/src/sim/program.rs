@@ -36,7 +36,7 @@ pub struct Plan {
     pub target: bool,
     /// Whether it only starts with [`Op::Spawn`].
     pub unborn: bool,
-    /// Its operations, repeated.
+    /// The thread's operations, repeated.
     pub ops: Vec<Op>,
     /// Repetitions before it exits. `None`: until the recording ends.
     pub laps: Option<u32>,

@@ -1,5 +1,5 @@
-// A function makes a frame and jumps to code that runs on it without unwind information of its own, as GHC's
-// StgRun does for Haskell code. That code calls the breakpoint. Prints the return address of the function's
+// A function makes a frame and jumps to code that runs on it without own unwind information. GHC's StgRun
+// does so for Haskell code. That code calls the breakpoint. Prints the return address of the function's
 // caller, as a line "frame ADDRESS FUNCTION".
 #include <stdio.h>
 #include <sys/ptrace.h>

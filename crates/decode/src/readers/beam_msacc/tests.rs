@@ -31,7 +31,7 @@ fn states_lie_one_behind_the_other() {
     });
     assert_eq!(told.unwrap().span.1, Timestamp(100));
     let expected =
-        ["0 ran 0", "0 user check_io", "3 user emulator", "53 gc-beside gc", "73 ran 73", "100 ran 73"];
+        ["0 ran 0", "0 user check_io", "3 user emulator", "53 gc-concurrent gc", "73 ran 73", "100 ran 73"];
     assert_eq!(lines, expected);
     let none = "[#{counters => #{check_io => 0,emulator => 0},id => 1,type => scheduler}]";
     assert!(Format.read(none.as_bytes(), &Wanted::default(), &mut |_| {}).is_err());

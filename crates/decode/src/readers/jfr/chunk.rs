@@ -75,7 +75,7 @@ impl<'a> Chunk<'a> {
         if size == 0 {
             return Err(ReadError::Unsupported {
                 what: "a chunk that its recorder did not finish".to_owned(),
-                remedy: "`jfr repair` may mend it",
+                remedy: "`jfr repair` may repair it",
             });
         }
         let whole = Bytes::part(bytes, 0, size).ok_or(cut(offset.saturating_add(size)))?;

@@ -13,6 +13,7 @@
 //! cause for each stop-the-world pause.
 
 mod causes;
+mod helpers;
 mod joins;
 mod lates;
 mod releases;
@@ -222,7 +223,7 @@ pub fn derive(
     let own = OwnFrames::new(trace);
     let mut places = Places::new(trace, &own);
     releases::add((trace, roles), &spinners, (&mut places, &mut rendezvous));
-    spinners::add(trace, &spinners, (&mut places, &mut rendezvous));
+    spinners::add((trace, roles), &spinners, (&mut places, &mut rendezvous));
     joins::add(trace, endings, &mut rendezvous);
     stops::add(trace, &mut rendezvous);
     rendezvous.meetings.sort_by_key(|meeting| (meeting.site, meeting.release));

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use holdup_events::{FrameId, ThreadId, Timestamp, Trace};
 
+use super::helpers;
 use super::sleepers::{Sleep, Sleepers};
 use super::spinners::{Spinners, Spun};
 use super::{Arrival, Meeting, Rendezvous, Site};
@@ -32,7 +33,7 @@ pub fn add(
     let sleepers = Sleepers::collect(trace, roles);
     for sleeps in sleepers.sleeps.chunk_by(|a, b| a.word == b.word) {
         let Some(first) = sleeps.first() else { continue };
-        let releases = releases(sleeps);
+        let releases = by_members((trace, roles), releases(sleeps));
         let counts_rounds = sleepers.counts_rounds.get(first.word as usize) == Some(&true);
         // Members that spin first are seen to take part only when that does not suffice.
         let attended = || spins_in(&releases, spinners, trace.start()).is_some() || is_attended(&releases);
@@ -79,6 +80,18 @@ fn releases(sleeps: &[Sleep]) -> Vec<Release<'_>> {
         let begin = release.sleeps.iter().map(|sleep| sleep.from).min();
         earliest = earliest.min(begin.unwrap_or(earliest));
     }
+    releases
+}
+
+/// Leaves out the releases by a helper of the sleepers, which is no member.
+fn by_members<'a>((trace, roles): (&Trace, &Roles), mut releases: Vec<Release<'a>>) -> Vec<Release<'a>> {
+    let members = releases.iter().flat_map(|release| release.sleeps).map(|sleep| sleep.thread).collect();
+    let mut lasts: BTreeMap<ThreadId, Vec<Timestamp>> = BTreeMap::new();
+    for release in &releases {
+        lasts.entry(release.waker()).or_default().push(release.at());
+    }
+    let helpers = helpers::among((trace, roles), &members, &lasts);
+    releases.retain(|release| !helpers.contains(&release.waker()));
     releases
 }
 

@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use holdup_events::tables::ThreadState;
 use holdup_events::{Duration, FrameId, ProcessId, StackId, ThreadId, Timestamp, Trace};
 
-use super::{Arrival, Meeting, Rendezvous, Site};
+use super::{Arrival, Meeting, Rendezvous, Site, helpers};
 use crate::derive::class::Class;
 use crate::derive::on_cpu::SampleClasses;
 use crate::derive::own_places::Places;
+use crate::derive::roles::Roles;
 use crate::derive::samples_of;
 use crate::derive::spin::{Functions, user_leaf};
 
@@ -99,7 +100,11 @@ impl Spinners {
 
 /// Adds barriers at which no thread slept. The threads spin in one loop while other threads that also spin
 /// there at times do work. The spinning ends for all of them at once.
-pub fn add(trace: &Trace, spinners: &Spinners, (places, rendezvous): (&mut Places, &mut Rendezvous)) {
+pub fn add(
+    (trace, roles): (&Trace, &Roles),
+    spinners: &Spinners,
+    (places, rendezvous): (&mut Places, &mut Rendezvous),
+) {
     let mut taken: BTreeMap<ThreadId, Vec<(Timestamp, Timestamp)>> = BTreeMap::new();
     for meeting in &rendezvous.meetings {
         for arrival in rendezvous.members(meeting) {
@@ -118,12 +123,12 @@ pub fn add(trace: &Trace, spinners: &Spinners, (places, rendezvous): (&mut Place
         loops.entry((process, spun.place)).or_default().push(*spun);
     }
     for ((process, place), spun) in loops {
-        add_loop(trace, (process, place), spun, (spinners, places, rendezvous));
+        add_loop((trace, roles), (process, place), spun, (spinners, places, rendezvous));
     }
 }
 
 fn add_loop(
-    trace: &Trace,
+    (trace, roles): (&Trace, &Roles),
     (process, place): (ProcessId, FrameId),
     mut spun: Vec<Spun>,
     (spinners, places, rendezvous): (&Spinners, &mut Places, &mut Rendezvous),
@@ -137,6 +142,7 @@ fn add_loop(
     );
     let together = |a: &Spun, b: &Spun| b.to.since(a.to) <= spinners.period + spinners.period;
     let found: Vec<Vec<Spun>> = spun.chunk_by(together).map(<[Spun]>::to_vec).collect();
+    let found = by_members((trace, roles), found, &members);
     let worked = found.iter().filter(|group| someone_works(trace, group, &members)).count();
     if known.is_none() && (found.len() < MEETINGS_MIN || (worked as f64) < WORKED_MIN * found.len() as f64) {
         return;
@@ -155,6 +161,31 @@ fn add_loop(
     }
 }
 
+/// Leaves out the groups that wait for a helper of the spinning threads, which is no member.
+fn by_members(
+    (trace, roles): (&Trace, &Roles),
+    mut found: Vec<Vec<Spun>>,
+    members: &BTreeSet<ThreadId>,
+) -> Vec<Vec<Spun>> {
+    let spinning: BTreeSet<ThreadId> = found.iter().flatten().map(|spun| spun.thread).collect();
+    let mut lasts: BTreeMap<ThreadId, Vec<Timestamp>> = BTreeMap::new();
+    for group in &found {
+        let ends = group.iter().map(|spun| spun.to).max();
+        if let (Some(last), Some(end)) = (last_of(group, members), ends) {
+            lasts.entry(last).or_default().push(end);
+        }
+    }
+    let helpers = helpers::among((trace, roles), &spinning, &lasts);
+    found.retain(|group| last_of(group, members).is_none_or(|last| !helpers.contains(&last)));
+    found
+}
+
+/// The only member that did not spin.
+fn last_of(group: &[Spun], members: &BTreeSet<ThreadId>) -> Option<ThreadId> {
+    let mut absent = members.iter().filter(|id| !group.iter().any(|spun| spun.thread == **id));
+    absent.next().copied().filter(|_| absent.next().is_none())
+}
+
 /// Adds the barrier round that ended a group's spinning. Returns its release.
 fn add_round(
     rendezvous: &mut Rendezvous,
@@ -165,8 +196,7 @@ fn add_round(
     let release = group.iter().map(|spun| spun.to).max().unwrap_or(since);
     let spun = |spun: &Spun| Arrival { thread: spun.thread, at: spun.from, resumed: release, spun: true };
     let mut arrivals: Vec<Arrival> = group.iter().map(spun).collect();
-    let mut absent = members.iter().filter(|id| !group.iter().any(|spun| spun.thread == **id));
-    let last = absent.next().copied().filter(|_| absent.next().is_none());
+    let last = last_of(group, members);
     arrivals.extend(last.map(|thread| Arrival { thread, at: release, resumed: release, spun: false }));
     let asked = arrivals.iter().map(|arrival| arrival.at).min().unwrap_or(release);
     let since = since.min(asked);

@@ -165,7 +165,7 @@ impl Sums {
             *self.work.entry(arrival.thread).or_default() += running;
             works.push((arrival, running, blocked));
         }
-        let Some(last) = meeting.last else { return };
+        let (Some(last), release) = (meeting.last, meeting.release) else { return };
         let most = works.iter().map(|(_, running, _)| *running).max().unwrap_or(0) as f64;
         works.retain(|(_, running, blocked)| {
             *running as f64 >= FAIR_PART * most && *blocked as f64 <= BLOCKED_MAX * (running + blocked) as f64
@@ -179,15 +179,19 @@ impl Sums {
         self.used.compared += 1;
         self.used.last_work_ns += of_last;
         self.used.mean_work_ns += total / count;
-        let late = |arrival: &Arrival| meeting.release.since(arrival.at).0;
+        let late = |arrival: &Arrival| release.since(arrival.at).0;
         let late_mean = works.iter().map(|(arrival, ..)| late(arrival)).sum::<u64>() / count;
         let others = works.iter().filter(|(arrival, ..)| arrival.thread != last);
         let late_least = others.map(|(arrival, ..)| late(arrival)).min().unwrap_or(0);
         // Even with equal shares, the work needs the available CPUs.
         let at_once = count.min(u64::from(look.cpus.max(1)));
-        let high = of_last.saturating_sub(total / at_once).min(late_mean);
-        self.used.imbalance.high_ns += high;
-        self.used.imbalance.low_ns += high.min(late_least);
+        let needed = total / at_once;
+        let sure = of_last.saturating_sub(needed).min(late_mean);
+        // With more threads than CPUs, the thread with the most work also shares its CPU at first. It would
+        // not be last without that.
+        let queued = Causes::held_up_between(&look, last, (meeting.since, release)).own_ns;
+        self.used.imbalance.high_ns += (of_last + queued).saturating_sub(needed).min(late_mean).max(sure);
+        self.used.imbalance.low_ns += sure.min(late_least);
     }
 
     fn finish(mut self, site: u32) -> SiteUse {

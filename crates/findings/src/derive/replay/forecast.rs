@@ -10,7 +10,8 @@ use super::endings::Endings;
 use super::engine::{Grants, Outcome, run};
 use super::speed::Speed;
 use super::steps::Model;
-use crate::derive::class::CLASSES;
+use crate::derive::class::{CLASSES, Class};
+use crate::derive::occupancy::FAIR_PART;
 use crate::derive::parallel;
 
 /// Forecast of the length of a run.
@@ -154,10 +155,13 @@ pub fn forecast(facts: Facts, changes: &[Change], unchanged: &Replays) -> Foreca
     let error = middle * off + sampling_error(&edit, &model) * change + unforeseen;
     let low = by_rules.iter().copied().fold(f64::INFINITY, f64::min) - error;
     let high = by_rules.iter().copied().fold(0.0, f64::max) + error;
+    let low = low.max(shortest - if is_sampled(&edit) { error } else { 0.0 });
+    let low = shared_ns(facts, (&edit, &model), recorded, unchanged)
+        .map_or(low, |shared| low.min(shared.max(shortest)));
     Forecast {
         recorded_ns: wall,
         wall_ns: middle as u64,
-        low_ns: low.max(shortest - if is_sampled(&edit) { error } else { 0.0 }) as u64,
+        low_ns: low as u64,
         high_ns: high as u64,
         by_grants: by_rules,
         unchanged: unchanged_ratio,
@@ -165,6 +169,34 @@ pub fn forecast(facts: Facts, changes: &[Change], unchanged: &Replays) -> Foreca
         classes: recorded.classes,
         forced: recorded.forced + fifo.forced,
     }
+}
+
+/// Length of the changed run if its threads share the CPUs evenly at each moment (ns). A replay grants CPUs in the
+/// recorded order, so that the last thread may be left alone at the end. The kernel lets threads take turns. No
+/// order is faster than the longest chain of steps with a CPU for each thread. None is faster than the work on all
+/// CPUs, without the part that other programs have of them. `None` if threads hardly wait for CPUs after the
+/// changes.
+fn shared_ns(
+    facts: Facts,
+    (edit, model): (&Edit, &Model),
+    changed: Outcome,
+    unchanged: &Replays,
+) -> Option<f64> {
+    let after = after_ns(facts.trace);
+    let wall = facts.trace.wall().0 - after;
+    let queued = changed.classes[Class::RunQueue as usize] as f64;
+    if !edit.only_takes() || queued <= ORDER * wall as f64 {
+        return None;
+    }
+    let free = Edit { queueless: true, ..edit.clone() };
+    let chain = run(&build(facts, &free, &unchanged.endings), Grants::Recorded).wall_ns.saturating_sub(after);
+    let before = unchanged.recorded.wall_ns.saturating_sub(after).max(1);
+    let stretches = facts.timelines.iter().flat_map(|(_, line)| line.stretches());
+    let others = stretches.filter(|stretch| !stretch.own()).map(|one| one.end().since(one.start()).0);
+    let all = f64::from(model.cpus.max(1)) * wall.max(1) as f64;
+    let capacity = (all - (1.0 - FAIR_PART) * others.sum::<u64>() as f64).max(all * FAIR_PART);
+    let work = model.work_ns as f64 * wall as f64 / capacity;
+    Some((chain as f64 / before as f64 * wall as f64).max(work.min(wall as f64)))
 }
 
 /// Time that the recording goes on after the program's last thread has ended (ns). The recorder needs this

@@ -12,7 +12,8 @@ use crate::text::clean;
 
 pub(super) const SUMMARY: &str = "What each CPU ran, and how many threads ran at once";
 
-/// CPUs of which the kernel's account is shown. With more, CPUs that hardly ran the program are one line.
+/// Maximum number of CPUs with a row each. With more, CPUs that hardly ran the program are one line. So are those that were idle most,
+/// in the kernel's account.
 const CPUS_MAX: usize = 32;
 /// Minimum share of a CPU's time that the program has to have for a row, where there are many CPUs.
 const ROW_SHARE: f64 = 0.01;
@@ -31,7 +32,7 @@ pub(super) fn lines(view: &View) -> Vec<String> {
         Column::Figure("stolen"),
         Column::Figure("idle"),
         Column::Figure("switches"),
-        Column::Text("other programs, the longest first"),
+        Column::Text("other programs"),
     ];
     let (shown, left_out) = worth_a_row(&derived.cpus);
     let rows: Vec<Vec<String>> = shown.into_iter().map(|cpu| row(view, cpu)).collect();
@@ -41,7 +42,7 @@ pub(super) fn lines(view: &View) -> Vec<String> {
             "{} more CPUs ran the program for less than {} of the time: {}",
             left_out.len(),
             percent(ROW_SHARE),
-            ranges(&left_out),
+            spaced_ranges(&left_out),
         )));
     }
     lines.push(format!(
@@ -79,11 +80,16 @@ fn ranges(numbers: &[u16]) -> String {
     spans.iter().map(span).collect::<Vec<_>>().join(",")
 }
 
-/// Wraps text at 80 columns, indented. A list of ranges breaks at its commas.
+/// The same with spaces, so that a line can break between ranges.
+fn spaced_ranges(numbers: &[u16]) -> String {
+    ranges(numbers).replace(',', ", ")
+}
+
+/// Wraps text at 80 columns, indented.
 fn wrapped(text: &str) -> Vec<String> {
     const WIDTH: usize = 80;
     let mut lines = vec![String::from(" ")];
-    for word in text.replace(',', ", ").split(' ') {
+    for word in text.split(' ') {
         let full = lines.last().is_some_and(|line| line.len() + 1 + word.len() > WIDTH && line.len() > 1);
         if full {
             lines.push(String::from(" "));
@@ -127,7 +133,7 @@ fn nodes(view: &View) -> Vec<String> {
         let numbers: Vec<u16> = all.slow_cpus.iter().map(|cpu| cpu.0).collect();
         lines.extend(wrapped(&format!(
             "slow cores: CPUs {} (the program's threads ran there for {} of CPU time)",
-            ranges(&numbers),
+            spaced_ranges(&numbers),
             duration(all.slow_ns),
         )));
     }
@@ -146,12 +152,20 @@ fn account(view: &View) -> Vec<String> {
     let cpu = |(cpu, times): &(CpuId, Times)| {
         std::iter::once(cpu.0.to_string()).chain(cells(times)).collect::<Vec<String>>()
     };
-    let rows: Vec<Vec<String>> = times.cpus.iter().take(CPUS_MAX).map(cpu).collect();
+    let (shown, left_out) = busiest(&times.cpus);
+    let rows: Vec<Vec<String>> = shown.into_iter().map(cpu).collect();
     lines.extend(table::lines(&columns, &rows, view.style));
-    lines.push(super::nothing(
-        view,
-        "by the kernel's own accounting of all programs, in ticks: short times are coarse",
-    ));
+    if !left_out.is_empty() {
+        let numbers: Vec<u16> = left_out.iter().map(|(cpu, _)| cpu.0).collect();
+        let least = left_out.iter().map(|(_, times)| idle_share(times)).fold(1.0, f64::min);
+        lines.extend(wrapped(&format!(
+            "{} more CPUs were idle for at least {} of the time: {}",
+            numbers.len(),
+            percent(least),
+            spaced_ranges(&numbers),
+        )));
+    }
+    lines.push(super::nothing(view, "kernel accounting of all programs, in ticks (coarse for short times)"));
     if times.steps.len() < 2 {
         return lines;
     }
@@ -164,6 +178,24 @@ fn account(view: &View) -> Vec<String> {
     lines.extend(table::lines(&columns, &rows, view.style));
     lines.push(super::nothing(view, "all CPUs over time, from that moment of the recording"));
     lines
+}
+
+/// A CPU and its times over the recording.
+type CpuTimes = (CpuId, Times);
+
+/// The CPUs that were idle least, at most [`CPUS_MAX`], and the others. Both in the order of their numbers.
+fn busiest(cpus: &[CpuTimes]) -> (Vec<&CpuTimes>, Vec<&CpuTimes>) {
+    let mut by_use: Vec<&CpuTimes> = cpus.iter().collect();
+    by_use.sort_by(|(_, one), (_, other)| idle_share(one).total_cmp(&idle_share(other)));
+    let mut left_out = by_use.split_off(by_use.len().min(CPUS_MAX));
+    for part in [&mut by_use, &mut left_out] {
+        part.sort_by_key(|(cpu, _)| *cpu);
+    }
+    (by_use, left_out)
+}
+
+fn idle_share(times: &Times) -> f64 {
+    share(times.idle + times.disk_wait, times.total())
 }
 
 fn step(view: &View, step: &CpuStep) -> Vec<String> {
@@ -237,7 +269,28 @@ mod tests {
     #[test]
     fn long_lists_of_cpus_stay_within_the_terminal() {
         let every_third: Vec<u16> = (0..256).step_by(3).collect();
-        let lines = wrapped(&format!("86 more CPUs: {}", ranges(&every_third)));
+        let lines = wrapped(&format!("86 more CPUs: {}", spaced_ranges(&every_third)));
         assert!(lines.len() > 3 && lines.iter().all(|line| line.len() <= 80), "{lines:#?}");
+    }
+
+    #[test]
+    fn large_numbers_stay_whole() {
+        assert_eq!(
+            wrapped("0 within a core, 3,435 within a node"),
+            ["  0 within a core, 3,435 within a node"]
+        );
+    }
+
+    #[test]
+    fn the_kernels_account_shows_the_busiest_of_many_cpus() {
+        let times = |user| Times { user, idle: 100 - user, ..Times::default() };
+        // Every second CPU is busy.
+        let many: Vec<(CpuId, Times)> =
+            (0..64).map(|cpu| (CpuId(cpu), times(if cpu % 2 == 0 { 90 } else { 10 }))).collect();
+        let (shown, left_out) = busiest(&many);
+        assert_eq!((shown.len(), left_out.len()), (CPUS_MAX, 32));
+        assert!(shown.iter().all(|(_, times)| times.user == 90) && shown.is_sorted_by_key(|(cpu, _)| *cpu));
+        assert!(left_out.iter().all(|(cpu, _)| cpu.0 % 2 == 1));
+        assert_eq!(busiest(&many[..2]).1.len(), 0);
     }
 }

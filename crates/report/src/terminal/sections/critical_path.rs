@@ -21,7 +21,7 @@ pub(super) fn lines(view: &View) -> Vec<String> {
         return lines;
     }
     let text = format!(
-        "{} in {} steps, one thread at a time: only changes to these steps shorten the run",
+        "{} in {} steps. Only changes to these steps shorten the run.",
         duration(length_ns),
         count(path.count)
     );
@@ -111,7 +111,7 @@ fn threads(view: &View, length_ns: u64) -> Vec<String> {
     if derived.bottles.len() > THREADS_MAX {
         lines.push(super::nothing(view, &format!("and {} more", derived.bottles.len() - THREADS_MAX)));
     }
-    let note = "active: ran or waited for a CPU · at once: active threads during the step, on average";
+    let note = "active: running or runnable · at once: mean number of active threads";
     lines.push(super::nothing(view, note));
     lines
 }

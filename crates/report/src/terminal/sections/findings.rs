@@ -12,20 +12,20 @@ pub(super) const SUMMARY: &str = "What holds the program up, the largest expecte
 
 const INDENT: usize = 3;
 
-/// Number of findings printed in full without `--full`. The others have a title line and their subject.
-const IN_FULL_MAX: usize = 3;
+/// Maximum lines of findings printed in full without `--full`, so that the usual report has at most 40 lines. The
+/// first finding is always in full. The others have a title line and their subject.
+const IN_FULL_LINES_MAX: usize = 16;
 
 pub(super) fn lines(view: &View) -> Vec<String> {
     let mut lines = view.heading("WHAT HOLDS IT UP");
     // What gains most comes first.
     let mut parts: Vec<Vec<String>> = computes(view).into_iter().collect();
     let all = &view.analysis.findings;
-    let in_full = if view.style.full || view.chosen { all.len() } else { IN_FULL_MAX };
-    parts.extend(
-        all.iter().enumerate().map(|(index, finding)| one(view, index + 1, finding, index < in_full)),
-    );
-    if all.len() > in_full {
-        parts.push(vec![view.style.paint(Tint::Faint, "  In full: holdup report --full")]);
+    let (in_full, others) = divided(view);
+    parts.extend(in_full);
+    if !others.is_empty() {
+        let hint = view.style.paint(Tint::Faint, "  In full: holdup report --full");
+        parts.push(others.into_iter().flatten().chain([hint]).collect());
     }
     if all.is_empty() && !view.is_timeless() {
         parts.push(paragraph(view, &nothing_found(view), INDENT - 1));
@@ -37,6 +37,25 @@ pub(super) fn lines(view: &View) -> Vec<String> {
     }
     lines.extend(skipped(view));
     lines
+}
+
+/// The findings in full, and the others with title and subject only.
+fn divided(view: &View) -> (Vec<Vec<String>>, Vec<Vec<String>>) {
+    let all = view.analysis.findings.iter().zip(1..);
+    let mut in_full: Vec<Vec<String>> =
+        all.clone().map(|(finding, number)| one(view, number, finding, true)).collect();
+    if view.style.full || view.chosen {
+        return (in_full, Vec::new());
+    }
+    let mut lines = 0;
+    let fitting = in_full.iter().take_while(|finding| {
+        lines += finding.len() + 1;
+        lines <= IN_FULL_LINES_MAX + 1
+    });
+    let fitting = fitting.count().max(1);
+    in_full.truncate(fitting);
+    let others = all.skip(fitting).map(|(finding, number)| one(view, number, finding, false)).collect();
+    (in_full, others)
 }
 
 /// A finding: its title line and subject, and in full its summary, advice and place.
@@ -158,6 +177,11 @@ fn skipped(view: &View) -> Vec<String> {
             Some((_, rules)) => rules.push(rule),
             None => reasons.push((reason, vec![rule])),
         }
+    }
+    if !view.style.full && !view.chosen {
+        let rules = counted(view.analysis.skipped.len() as u64, "rule");
+        let text = format!("Not judged: {rules} (holdup report --full has the reasons).");
+        return paragraph(view, &text, 2).iter().map(|line| view.style.paint(Tint::Faint, line)).collect();
     }
     let mut lines = vec![String::new()];
     for (reason, rules) in reasons {

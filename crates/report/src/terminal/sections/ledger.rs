@@ -1,6 +1,7 @@
 //! WHERE THE TIME WENT: every class of thread time, and whether they add up.
 
 use holdup_findings::derive::class::{CLASSES, Class};
+use holdup_findings::wording::percent as rounded;
 
 use crate::numbers::{percent, seconds, share};
 use crate::terminal::View;
@@ -82,13 +83,13 @@ fn note(view: &View, text: &str) -> String {
 fn busiest(view: &View) -> Vec<String> {
     let Some(busiest) = &view.analysis.derived.busiest else { return Vec::new() };
     let for_whom = busiest.called_for.as_ref();
-    let for_whom = for_whom.map(|(name, part)| format!(", {} of that for {}", percent(*part), clean(name)));
+    let for_whom = for_whom.map(|(name, part)| format!(", {} of that for {}", rounded(*part), clean(name)));
     let mostly = busiest.mostly_in.as_ref();
     let mostly = mostly.map(|(name, _)| format!(", mostly in {}", clean(name)));
     let text = format!(
         "({} ± {} of it in {}{}{})",
-        percent(busiest.share),
-        percent(busiest.error),
+        rounded(busiest.share),
+        rounded(busiest.error),
         clean(&busiest.function),
         mostly.unwrap_or_default(),
         for_whom.unwrap_or_default()
@@ -99,7 +100,7 @@ fn busiest(view: &View) -> Vec<String> {
 /// The known kind of much of the work, if any.
 fn known_work(view: &View) -> Vec<String> {
     let Some(known) = &view.analysis.derived.known_work else { return Vec::new() };
-    let text = format!("({} ± {} of it: {})", percent(known.share), percent(known.error), clean(&known.what));
+    let text = format!("({} ± {} of it: {})", rounded(known.share), rounded(known.error), clean(&known.what));
     wrap(&text, view.style.columns() - 4, 1).iter().map(|line| note(view, line)).collect()
 }
 

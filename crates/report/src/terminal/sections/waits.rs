@@ -83,8 +83,8 @@ fn edges(view: &View) -> Vec<String> {
         return Vec::new();
     }
     let columns = [
-        Column::Text("who waited"),
-        Column::Text("for whom"),
+        Column::Text("waiter"),
+        Column::Text("holder"),
         Column::Text("for"),
         Column::Figure("waits"),
         Column::Figure("waited"),
@@ -113,7 +113,7 @@ fn peers(view: &View) -> Vec<String> {
         return Vec::new();
     }
     let columns = [
-        Column::Text("who waited"),
+        Column::Text("waiter"),
         Column::Text("at a socket for"),
         Column::Figure("sockets"),
         Column::Figure("waits"),

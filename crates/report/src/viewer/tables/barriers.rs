@@ -9,11 +9,11 @@ use super::{Place, ROWS_MAX, Row, Rows, Table, no_note, place};
 use crate::viewer::Viewer;
 
 pub(super) const SITES: Table = Table {
-    name: "meetings",
+    name: "barriers",
     label: "Barriers and joins",
     columns: &[
         ("name", "barrier, join or pause", "text"),
-        ("meetings", "times", "count"),
+        ("barriers", "times", "count"),
         ("harm_ns", "waited for the last thread", "ns"),
         ("late_p50_ns", "late: median", "ns"),
         ("late_p99_ns", "99 %", "ns"),
@@ -21,8 +21,8 @@ pub(super) const SITES: Table = Table {
         ("last", "costliest last thread", "thread"),
         ("last_times", "… times", "count"),
         ("running_ns", "last thread ran", "ns"),
-        ("others_ns", "other programs had its CPU", "ns"),
-        ("own_ns", "the program had its CPU", "ns"),
+        ("others_ns", "other programs on its CPU", "ns"),
+        ("own_ns", "the program on its CPU", "ns"),
         ("woken_late_ns", "it was woken late", "ns"),
         ("late_at", "it was in", "function"),
     ],
@@ -35,7 +35,7 @@ pub(super) const EACH: Table = Table {
     label: "Each barrier or join",
     columns: &[
         ("name", "barrier, join or pause", "text"),
-        ("asked", "first came", "time"),
+        ("asked", "first arrived", "time"),
         ("late_ns", "last arrived after", "ns"),
         ("last", "last", "thread"),
         ("members", "members", "count"),

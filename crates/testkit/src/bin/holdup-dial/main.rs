@@ -3,8 +3,7 @@
 //! Each worker executes the requested phases, round after round. A thread measures every phase by its wall
 //! time (CLOCK_MONOTONIC), its CPU time (CLOCK_THREAD_CPUTIME_ID), and the run-queue time of the kernel's
 //! schedstat. The rest of the wall time is waiting, of the kind that the phase makes. At the end, one line of
-//! JSON has these sums and the kernel's schedstat for every thread, so that a test can compare them with a
-//! ledger. The program does not depend on holdup.
+//! JSON has these sums and the kernel's schedstat for every thread. A test compares them with a ledger. The program does not depend on holdup.
 
 mod clock;
 mod locks;

@@ -1,8 +1,8 @@
 //! A program with one seeded fault, which prints the expected diagnosis.
 //!
 //! Each fault is a small program of named threads that compute, lock, wait and pass items on, with random
-//! durations from the seed. The last line of its output is JSON: the rules that name the cause, and the words
-//! (a thread, a lock's address) that a verdict must contain. Both are empty for a program without a fault.
+//! durations from the seed. The last line of its output is JSON. It has the rules that name the cause, and
+//! the words (a thread, a lock's address) that a verdict must contain. Both are empty for a program without a fault.
 //! `bench/faults` runs and scores them. The program does not depend on holdup.
 
 mod innocents;
