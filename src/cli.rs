@@ -147,8 +147,8 @@ pub struct RecordArgs {
     pub stacks: StackChoice,
     /// Backend that records events. `auto` uses the best one that this machine allows, and falls back to the
     /// next one if it cannot be opened
-    #[arg(long = "backend", value_name = "BACKEND", value_enum, default_value_t = RungChoice::Auto)]
-    pub rung: RungChoice,
+    #[arg(long = "backend", value_name = "BACKEND", value_enum, default_value_t = BackendChoice::Auto)]
+    pub backend: BackendChoice,
     /// Kernel buffer in MiB (a power of two)
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = parse_buffer)]
     pub buffer: u32,
@@ -185,9 +185,9 @@ pub enum StackChoice {
     None,
 }
 
-/// See [`RecordArgs::rung`].
+/// See [`RecordArgs::backend`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum RungChoice {
+pub enum BackendChoice {
     /// The best that works
     Auto,
     /// BPF programs (root, or CAP_BPF + CAP_PERFMON)

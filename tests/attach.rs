@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use holdup_events::recording;
-use support::{Scratch, bpf_or_skip, holdup, made, report_json, rungs, stderr};
+use support::{Scratch, backends, bpf_or_skip, holdup, made, report_json, stderr};
 
 /// A shell that waits for two children, one asleep and one working. They end with the test.
 struct Family {
@@ -57,11 +57,11 @@ fn pids(report: &serde_json::Value) -> BTreeSet<u64> {
 fn what_a_process_has_started_already_belongs_to_it() {
     let scratch = Scratch::new("attach");
     let family = Family::start();
-    for rung in rungs(&scratch) {
-        let report = attach(&scratch, family.shell.id(), &["--backend", rung]);
-        assert_eq!(pids(&report), family.all(), "{rung}");
-        let alone = attach(&scratch, family.shell.id(), &["--backend", rung, "--only"]);
-        assert_eq!(pids(&alone), BTreeSet::from([u64::from(family.shell.id())]), "{rung} --only");
+    for backend in backends(&scratch) {
+        let report = attach(&scratch, family.shell.id(), &["--backend", backend]);
+        assert_eq!(pids(&report), family.all(), "{backend}");
+        let alone = attach(&scratch, family.shell.id(), &["--backend", backend, "--only"]);
+        assert_eq!(pids(&alone), BTreeSet::from([u64::from(family.shell.id())]), "{backend} --only");
     }
 }
 

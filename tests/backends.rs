@@ -6,7 +6,7 @@ mod support;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
 
-use support::{Scratch, bpf_or_skip, holdup, report_json, rungs, stderr, stdout};
+use support::{Scratch, backends, bpf_or_skip, holdup, report_json, stderr, stdout};
 
 /// One system call that is refused.
 #[derive(Clone, Copy, Debug)]
@@ -203,7 +203,7 @@ fn a_watched_program_runs_without_bpf() {
 #[test]
 fn attach_goes_on_with_the_next_backend() {
     let scratch = Scratch::new("backends-attach");
-    if rungs(&scratch).len() < 2 {
+    if backends(&scratch).len() < 2 {
         return println!("skipped: there is no backend between bpf and proc here");
     }
     let mut other = Command::new("sleep").arg("1000").spawn().expect("sleep");

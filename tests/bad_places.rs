@@ -11,8 +11,8 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use support::{
-    Scratch, as_unprivileged_user, bpf_or_skip, class_sum, have, holdup, is_root, report_json, rung_here,
-    rungs, stderr, stdout, unprivileged_place,
+    Scratch, as_unprivileged_user, backend_here, backends, bpf_or_skip, class_sum, have, holdup, is_root,
+    report_json, stderr, stdout, unprivileged_place,
 };
 
 /// A small file system of the test's own, unmounted at the end.
@@ -66,21 +66,21 @@ fn at_most_low_confidence(report: &Value, what: &str) {
 #[test]
 fn a_full_disk_is_reported_without_harm_to_the_program() {
     let scratch = Scratch::new("full");
-    for rung in rungs(&scratch) {
+    for backend in backends(&scratch) {
         // Room for the journal's beginning, not for all of it.
         for kib in [8, 40] {
             let Some(disk) = SmallDisk::mount(scratch.join("disk"), kib) else { return };
             let recording = disk.0.join("t.holdup");
             let file = scratch.join("report.json");
             let output = holdup(&scratch)
-                .args(["run", "--backend", rung, "--force", "--json", "--report"])
+                .args(["run", "--backend", backend, "--force", "--json", "--report"])
                 .arg(&file)
                 .arg("-o")
                 .arg(&recording)
                 .args(["--", "sh", "-c", BUSY])
                 .output()
                 .expect("holdup starts");
-            let (what, text) = (format!("{rung}, {kib} KiB"), stderr(&output));
+            let (what, text) = (format!("{backend}, {kib} KiB"), stderr(&output));
             assert_eq!(output.status.code(), Some(41), "{what}: {text}");
             assert_eq!(stdout(&output), "done 600\n", "{what}");
             assert!(!text.contains("panicked"), "{what}: {text}");
@@ -93,7 +93,7 @@ fn a_full_disk_is_reported_without_harm_to_the_program() {
             adds_up(&report, &what);
             assert_eq!(report["exit_status"], 41, "{what}");
             let lost = report["loss"]["by_source"]["journal"].as_u64().unwrap_or(0);
-            if kib == 8 && rung == "bpf" {
+            if kib == 8 && backend == "bpf" {
                 assert!(lost > 0, "{what}: nothing is said to be missing: {}", report["loss"]);
             }
             if lost > 0 {
@@ -108,18 +108,18 @@ fn a_full_disk_is_reported_without_harm_to_the_program() {
 #[test]
 fn a_limit_on_file_sizes_is_a_full_disk() {
     let scratch = Scratch::new("fsize");
-    for rung in rungs(&scratch) {
-        let recording = scratch.join(&format!("{rung}.holdup"));
+    for backend in backends(&scratch) {
+        let recording = scratch.join(&format!("{backend}.holdup"));
         // bash counts in KiB, dash in blocks of 512 bytes.
         let words = format!(
-            "ulimit -f 16; exec '{}' --quiet --backend {rung} -o '{}' -- sh -c \"$0\"",
+            "ulimit -f 16; exec '{}' --quiet --backend {backend} -o '{}' -- sh -c \"$0\"",
             env!("CARGO_BIN_EXE_holdup"),
             recording.display()
         );
         let output = Command::new("sh").args(["-c", &words, BUSY]).output().expect("sh");
-        assert_eq!(output.status.code(), Some(41), "{rung}: {}", stderr(&output));
-        assert_eq!(stdout(&output), "done 600\n", "{rung}");
-        adds_up(&report_json(&scratch, &recording), rung);
+        assert_eq!(output.status.code(), Some(41), "{backend}: {}", stderr(&output));
+        assert_eq!(stdout(&output), "done 600\n", "{backend}");
+        adds_up(&report_json(&scratch, &recording), backend);
     }
 }
 
@@ -139,18 +139,18 @@ fn another_users_process_is_refused_with_the_reason() {
     let Some(program) = unprivileged_place(&scratch) else { return };
     let mut other = Other(Command::new("sleep").arg("1000").stdout(Stdio::null()).spawn().expect("sleep"));
     let pid = other.0.id().to_string();
-    for rung in ["auto", "perf", "proc"] {
+    for backend in ["auto", "perf", "proc"] {
         let output = as_unprivileged_user(&program, &scratch)
-            .args(["attach", &pid, "--for", "200ms", "--backend", rung])
+            .args(["attach", &pid, "--for", "200ms", "--backend", backend])
             .output()
             .expect("setpriv starts");
         let text = stderr(&output);
-        assert!(!text.contains("panicked"), "{rung}: {text}");
-        assert!(other.0.try_wait().expect("our child").is_none(), "{rung}: it was harmed");
-        assert_eq!(output.status.code(), Some(2), "{rung}: {text}");
-        assert!(text.contains(&pid), "{rung}: {text}");
-        assert!(text.to_lowercase().contains("permi"), "{rung} should say why: {text}");
-        assert!(text.contains("sudo "), "{rung} should say what mends it: {text}");
+        assert!(!text.contains("panicked"), "{backend}: {text}");
+        assert!(other.0.try_wait().expect("our child").is_none(), "{backend}: it was harmed");
+        assert_eq!(output.status.code(), Some(2), "{backend}: {text}");
+        assert!(text.contains(&pid), "{backend}: {text}");
+        assert!(text.to_lowercase().contains("permi"), "{backend} should say why: {text}");
+        assert!(text.contains("sudo "), "{backend} should say what mends it: {text}");
     }
 }
 
@@ -211,9 +211,9 @@ fn without_btf(command: &mut Command) -> &mut Command {
 }
 
 #[test]
-fn a_kernel_without_types_means_the_next_rung() {
+fn a_kernel_without_types_means_the_next_backend() {
     let scratch = Scratch::new("types");
-    if !is_root() || rung_here(&scratch) != "bpf" {
+    if !is_root() || backend_here(&scratch) != "bpf" {
         println!("skipped: only root where BPF works can hide the kernel's types");
         return;
     }
@@ -296,7 +296,7 @@ fn lost_events_are_reported_and_lower_confidence() {
 #[test]
 fn where_processes_have_other_numbers_kernel_programs_are_not_asked() {
     let scratch = Scratch::new("pid-namespace");
-    if !is_root() || rung_here(&scratch) != "bpf" || !have("unshare") {
+    if !is_root() || backend_here(&scratch) != "bpf" || !have("unshare") {
         println!("skipped: only root where BPF works can hide the machine's processes, with unshare");
         return;
     }

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use holdup_events::recording;
 use holdup_events::tables::ThreadState;
 use serde_json::Value;
-use support::{Scratch, holdup, report_json, rung_here, stderr};
+use support::{Scratch, backend_here, holdup, report_json, stderr};
 
 /// How far a class may be from the truth, in parts of all thread time.
 const POINTS: f64 = 0.02;
@@ -34,10 +34,10 @@ fn dial() -> std::path::PathBuf {
 }
 
 /// Runs the dial under holdup. Returns the report and the dial's output.
-fn record(scratch: &Scratch, rung: &str, phases: &str) -> (Value, Value) {
-    let recording = scratch.join(&format!("{rung}.holdup"));
+fn record(scratch: &Scratch, backend: &str, phases: &str) -> (Value, Value) {
+    let recording = scratch.join(&format!("{backend}.holdup"));
     let output = holdup(scratch)
-        .args(["run", "--quiet", "--backend", rung, "-o"])
+        .args(["run", "--quiet", "--backend", backend, "-o"])
         .arg(&recording)
         .arg("--")
         .arg(dial())
@@ -47,7 +47,7 @@ fn record(scratch: &Scratch, rung: &str, phases: &str) -> (Value, Value) {
         .stderr(Stdio::piped())
         .output()
         .expect("holdup starts");
-    assert!(output.status.success(), "{rung}: {}", stderr(&output));
+    assert!(output.status.success(), "{backend}: {}", stderr(&output));
     let truth = serde_json::from_slice(&output.stdout).expect("the dial prints JSON");
     (report_json(scratch, &recording), truth)
 }
@@ -165,7 +165,7 @@ fn the_split_of_running_time_is_what_the_program_did() {
 #[test]
 fn perf_events_measure_running_and_long_waits() {
     let scratch = Scratch::new("dial-perf");
-    if rung_here(&scratch) == "proc" {
+    if backend_here(&scratch) == "proc" {
         println!("skipped: perf_event_open is not allowed here");
         return;
     }

@@ -6,7 +6,7 @@ mod support;
 use std::fs::File;
 use std::process::{Command, Stdio};
 
-use support::{Scratch, bpf_or_skip, holdup, rungs};
+use support::{Scratch, backends, bpf_or_skip, holdup};
 
 /// Standard error without room.
 fn full() -> Stdio {
@@ -27,11 +27,11 @@ fn status(mut command: Command) -> Option<i32> {
 #[test]
 fn a_program_keeps_its_status() {
     let scratch = Scratch::new("no-reader");
-    for rung in rungs(&scratch) {
+    for backend in backends(&scratch) {
         for stderr in [full, closed] {
             let mut command = holdup(&scratch);
-            command.args(["--backend", rung, "--", "sh", "-c", "exit 7"]).stderr(stderr());
-            assert_eq!(status(command), Some(7), "{rung}");
+            command.args(["--backend", backend, "--", "sh", "-c", "exit 7"]).stderr(stderr());
+            assert_eq!(status(command), Some(7), "{backend}");
         }
     }
     for stderr in [full, closed] {

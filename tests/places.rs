@@ -12,7 +12,7 @@ use holdup_events::event::Waking;
 use holdup_events::recording::{JournalWriter, Manifest};
 use holdup_events::{Event, Timestamp};
 use support::pty::Terminal;
-use support::{Scratch, bpf_or_skip, holdup, report_json, rungs, stderr, stdout};
+use support::{Scratch, backends, bpf_or_skip, holdup, report_json, stderr, stdout};
 
 fn run(scratch: &Scratch, words: &[&str]) -> Output {
     holdup(scratch).current_dir(&scratch.0).args(words).output().expect("holdup starts")
@@ -71,8 +71,8 @@ fn what_fails_replaces_nothing_and_leaves_nothing() {
     let before = fs::read(scratch.join("t.holdup/manifest.json")).expect("a manifest");
     let all = names(&scratch.0);
     let mut failing: Vec<Vec<&str>> = vec![vec!["import", "cut.perf", "-o", "t.holdup"]];
-    for rung in rungs(&scratch) {
-        failing.push(vec!["run", "--backend", rung, "-o", "t.holdup", "--", "./plain.txt"]);
+    for backend in backends(&scratch) {
+        failing.push(vec!["run", "--backend", backend, "-o", "t.holdup", "--", "./plain.txt"]);
     }
     for words in &failing {
         let output = run(&scratch, words);
@@ -84,12 +84,12 @@ fn what_fails_replaces_nothing_and_leaves_nothing() {
         );
         assert_eq!(names(&scratch.0), all, "{words:?}");
     }
-    for rung in rungs(&scratch) {
-        let output = run(&scratch, &["run", "--quiet", "--backend", rung, "-o", "t.holdup", "--", "true"]);
-        assert!(output.status.success(), "{rung}: {}", stderr(&output));
+    for backend in backends(&scratch) {
+        let output = run(&scratch, &["run", "--quiet", "--backend", backend, "-o", "t.holdup", "--", "true"]);
+        assert!(output.status.success(), "{backend}: {}", stderr(&output));
         let report = report_json(&scratch, &scratch.join("t.holdup"));
-        assert_eq!(report["command"][0], "true", "{rung}: the new one is there");
-        assert_eq!(names(&scratch.0), all, "{rung}");
+        assert_eq!(report["command"][0], "true", "{backend}: the new one is there");
+        assert_eq!(names(&scratch.0), all, "{backend}");
     }
 }
 
@@ -98,21 +98,29 @@ fn what_fails_replaces_nothing_and_leaves_nothing() {
 #[test]
 fn a_recording_that_is_killed_stands_in_place_of_the_old_one() {
     let scratch = Scratch::new("places-killed");
-    for rung in rungs(&scratch) {
+    for backend in backends(&scratch) {
         let recording = scratch.join("t.holdup");
-        let output = run(&scratch, &["run", "--quiet", "--backend", rung, "-o", "t.holdup", "--", "true"]);
-        assert!(output.status.success(), "{rung}: {}", stderr(&output));
+        let output = run(&scratch, &["run", "--quiet", "--backend", backend, "-o", "t.holdup", "--", "true"]);
+        assert!(output.status.success(), "{backend}: {}", stderr(&output));
         let mut command = holdup(&scratch);
-        command.current_dir(&scratch.0).args(["run", "--quiet", "--backend", rung, "-o", "t.holdup", "--"]);
+        command.current_dir(&scratch.0).args([
+            "run",
+            "--quiet",
+            "--backend",
+            backend,
+            "-o",
+            "t.holdup",
+            "--",
+        ]);
         let mut child =
             command.args(["sh", "-c", "read line"]).stdin(Stdio::piped()).spawn().expect("holdup starts");
         while recording.join("manifest.json").exists() || !recording.join("journal").exists() {
-            assert!(child.try_wait().expect("our child").is_none(), "{rung}: it goes on");
+            assert!(child.try_wait().expect("our child").is_none(), "{backend}: it goes on");
             std::thread::yield_now();
         }
         child.kill().expect("our child");
         child.wait().expect("it ends");
-        assert_eq!(report_json(&scratch, &recording)["command"][0], "sh", "{rung}");
+        assert_eq!(report_json(&scratch, &recording)["command"][0], "sh", "{backend}");
     }
 }
 

@@ -7,16 +7,16 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use support::{Scratch, class_sum, report_json, rungs};
+use support::{Scratch, backends, class_sum, report_json};
 
-/// Starts `sh -c SCRIPT` in a process group of its own, under holdup or alone (`rung` is `None`). Returns
+/// Starts `sh -c SCRIPT` in a process group of its own, under holdup or alone (`backend` is `None`). Returns
 /// when it runs: the script prints its PID first.
-fn start(scratch: &Scratch, rung: Option<&str>, script: &str) -> (Child, u32) {
-    let mut command = match rung {
+fn start(scratch: &Scratch, backend: Option<&str>, script: &str) -> (Child, u32) {
+    let mut command = match backend {
         None => Command::new("sh"),
-        Some(rung) => {
+        Some(backend) => {
             let mut command = support::holdup(scratch);
-            command.args(["--quiet", "--backend", rung, "-o"]).arg(scratch.join("t.holdup"));
+            command.args(["--quiet", "--backend", backend, "-o"]).arg(scratch.join("t.holdup"));
             command.args(["--", "sh"]);
             command
         }
@@ -55,10 +55,10 @@ fn signals_to_the_recorder_or_its_group_reach_the_program_once() {
     if !support::have("perl") {
         return;
     }
-    for rung in [None].into_iter().chain(rungs(&scratch).into_iter().map(Some)) {
+    for backend in [None].into_iter().chain(backends(&scratch).into_iter().map(Some)) {
         for (name, signal) in [("INT", libc::SIGINT), ("TERM", libc::SIGTERM), ("USR1", libc::SIGUSR1)] {
             for group in [false, true] {
-                let (mut child, _) = start(&scratch, rung, SAYS_ALL);
+                let (mut child, _) = start(&scratch, backend, SAYS_ALL);
                 let pid = child.id() as i32;
                 kill(if group { -pid } else { pid }, signal);
                 // Pending signals would merge, so the next one is sent only after this one is printed.
@@ -67,7 +67,7 @@ fn signals_to_the_recorder_or_its_group_reach_the_program_once() {
                 kill(pid, libc::SIGWINCH);
                 let (status, text) = end(child);
                 let text = String::from_utf8_lossy(&said).into_owned() + &text;
-                let what = format!("{rung:?}, to the group: {group}");
+                let what = format!("{backend:?}, to the group: {group}");
                 assert_eq!((text, status.code()), (format!("{name}\nend\n"), Some(5)), "{what}");
             }
         }
@@ -79,15 +79,15 @@ fn unhandled_signals_end_it() {
     let scratch = Scratch::new("unhandled");
     for signal in [libc::SIGINT, libc::SIGTERM] {
         for group in [false, true] {
-            let run = |rung| {
-                let (child, _) = start(&scratch, rung, "echo $$; while :; do sleep 0.02; done");
+            let run = |backend| {
+                let (child, _) = start(&scratch, backend, "echo $$; while :; do sleep 0.02; done");
                 let pid = child.id() as i32;
                 kill(if group { -pid } else { pid }, signal);
                 end(child)
             };
             let alone = run(None);
-            for rung in rungs(&scratch) {
-                assert_eq!(run(Some(rung)), alone, "{rung}, signal {signal}, to the group: {group}");
+            for backend in backends(&scratch) {
+                assert_eq!(run(Some(backend)), alone, "{backend}, signal {signal}, to the group: {group}");
             }
         }
     }
@@ -101,11 +101,11 @@ fn a_signal_to_its_parent_is_not_the_programs() {
     }
     let script = r#"exec perl -e '$| = 1; $SIG{USR1} = sub { print "USR1\n" };
         $SIG{WINCH} = sub { print "end\n"; exit 5 }; kill "USR1", getppid; print "$$\n"; sleep 1 while 1'"#;
-    for rung in rungs(&scratch) {
-        let (child, _) = start(&scratch, Some(rung), script);
+    for backend in backends(&scratch) {
+        let (child, _) = start(&scratch, Some(backend), script);
         kill(child.id() as i32, libc::SIGWINCH);
         let (status, text) = end(child);
-        assert_eq!((text.as_str(), status.code()), ("end\n", Some(5)), "{rung}");
+        assert_eq!((text.as_str(), status.code()), ("end\n", Some(5)), "{backend}");
     }
 }
 
@@ -126,16 +126,16 @@ fn group_members(group: u32) -> Vec<(String, u32)> {
 #[test]
 fn the_canary_holds_no_descriptors_and_exits_with_the_recorder() {
     let scratch = Scratch::new("canary");
-    for rung in rungs(&scratch) {
+    for backend in backends(&scratch) {
         for killed in [false, true] {
-            let (mut child, program) = start(&scratch, Some(rung), "echo $$; read line; exit 3");
+            let (mut child, program) = start(&scratch, Some(backend), "echo $$; read line; exit 3");
             let group = child.id();
             let members = group_members(group);
             let canary = members.iter().find(|(name, _)| name == "canary").expect("a canary").1;
             let open = std::fs::read_dir(format!("/proc/{canary}/fd")).expect("its descriptors").count();
-            assert_eq!(open, 1, "{rung}: the pipe to the recorder and nothing else");
+            assert_eq!(open, 1, "{backend}: the pipe to the recorder and nothing else");
             let line = std::fs::read(format!("/proc/{canary}/cmdline")).expect("its command line");
-            assert!(line.starts_with(b"canary\0sh\0-c\0echo $$; read line; exit 3\0"), "{rung}: {line:?}");
+            assert!(line.starts_with(b"canary\0sh\0-c\0echo $$; read line; exit 3\0"), "{backend}: {line:?}");
             let mut stdin = child.stdin.take().expect("a pipe"); // its end would end the program
             if killed {
                 child.kill().expect("kill");
@@ -143,7 +143,7 @@ fn the_canary_holds_no_descriptors_and_exits_with_the_recorder() {
                 std::io::Write::write_all(&mut stdin, b"\n").expect("write");
             }
             let status = child.wait().expect("wait");
-            assert_eq!(status.code(), if killed { None } else { Some(3) }, "{rung}");
+            assert_eq!(status.code(), if killed { None } else { Some(3) }, "{backend}");
             let left: &[u32] = if killed { &[program] } else { &[] };
             // The kernel ends it while it ends the recorder, maybe on another CPU: soon, but not before the wait.
             let end = Instant::now() + Duration::from_secs(10);
@@ -151,7 +151,7 @@ fn the_canary_holds_no_descriptors_and_exits_with_the_recorder() {
                 std::thread::sleep(Duration::from_millis(1));
             }
             let members: Vec<u32> = group_members(group).into_iter().map(|(_, pid)| pid).collect();
-            assert_eq!(members, left, "{rung}, killed: {killed}");
+            assert_eq!(members, left, "{backend}, killed: {killed}");
         }
     }
 }
@@ -166,8 +166,8 @@ fn state(pid: u32) -> Option<char> {
 fn a_stopped_program_continues_and_its_stop_is_recorded() {
     const STOP: Duration = Duration::from_millis(400);
     let scratch = Scratch::new("stopped");
-    for rung in rungs(&scratch) {
-        let (mut child, pid) = start(&scratch, Some(rung), "echo $$; read line; echo got $line; exit 9");
+    for backend in backends(&scratch) {
+        let (mut child, pid) = start(&scratch, Some(backend), "echo $$; read line; echo got $line; exit 9");
         kill(pid as i32, libc::SIGSTOP);
         while state(pid) != Some('T') {
             std::thread::sleep(Duration::from_millis(1));
@@ -178,18 +178,18 @@ fn a_stopped_program_continues_and_its_stop_is_recorded() {
         kill(pid as i32, libc::SIGCONT);
         std::io::Write::write_all(child.stdin.as_mut().expect("a pipe"), b"it\n").expect("write");
         let (status, text) = end(child);
-        assert_eq!((status.code(), text.as_str()), (Some(9), "got it\n"), "{rung}");
+        assert_eq!((status.code(), text.as_str()), (Some(9), "got it\n"), "{backend}");
         let report = report_json(&scratch, &scratch.join("t.holdup"));
         let total = report["ledger"]["total_ns"].as_u64().expect("total");
-        assert_eq!(class_sum(&report["ledger"]["classes"]), total, "{rung}");
+        assert_eq!(class_sum(&report["ledger"]["classes"]), total, "{backend}");
         assert!(
             u128::from(total) >= at_least.as_nanos(),
-            "{rung}: the stop is missing from the thread's life"
+            "{backend}: the stop is missing from the thread's life"
         );
         let class = |name: &str| u128::from(report["ledger"]["classes"][name].as_u64().unwrap_or(0));
         // Backends with switches know the reason. Otherwise it depends on the time of the poll. Only half is
         // required, because state T is shown slightly early.
-        if rung == "bpf" {
+        if backend == "bpf" {
             assert!(
                 class("stopped") >= at_least.as_nanos() / 2,
                 "stopped for {at_least:?}: {}",
@@ -204,15 +204,15 @@ fn a_program_that_dumps_core_does_so() {
     let scratch = Scratch::new("core");
     for (name, number) in [("ABRT", libc::SIGABRT), ("SEGV", libc::SIGSEGV)] {
         let script = format!("ulimit -c unlimited; kill -{name} $$");
-        let run = |rung: Option<&str>| {
-            let folder = scratch.join(rung.unwrap_or("alone"));
+        let run = |backend: Option<&str>| {
+            let folder = scratch.join(backend.unwrap_or("alone"));
             let _ = std::fs::remove_dir_all(&folder);
             std::fs::create_dir_all(&folder).expect("mkdir");
-            let mut command = match rung {
+            let mut command = match backend {
                 None => Command::new("sh"),
-                Some(rung) => {
+                Some(backend) => {
                     let mut command = support::holdup(&scratch);
-                    command.args(["--quiet", "--backend", rung, "--", "sh"]);
+                    command.args(["--quiet", "--backend", backend, "--", "sh"]);
                     command
                 }
             };
@@ -224,8 +224,8 @@ fn a_program_that_dumps_core_does_so() {
         };
         let alone = run(None);
         assert_eq!(alone.0, Some(number));
-        for rung in rungs(&scratch) {
-            assert_eq!(run(Some(rung)), alone, "{rung} {name}");
+        for backend in backends(&scratch) {
+            assert_eq!(run(Some(backend)), alone, "{backend} {name}");
         }
         // What a shell makes of it.
         let words = format!("'{}' --quiet -- sh -c 'kill -{name} $$'; exit $?", env!("CARGO_BIN_EXE_holdup"));
@@ -243,14 +243,14 @@ fn a_program_that_dumps_core_does_so() {
 #[test]
 fn the_program_inherits_ignored_signals() {
     let scratch = Scratch::new("ignored");
-    for rung in rungs(&scratch) {
+    for backend in backends(&scratch) {
         for (signal, ignored) in
             [libc::SIGPIPE, libc::SIGCHLD].into_iter().flat_map(|one| [(one, true), (one, false)])
         {
             let mut command = support::holdup(&scratch);
             command
-                .args(["--quiet", "--backend", rung, "-o"])
-                .arg(scratch.join(&format!("{rung}-{signal}-{ignored}")));
+                .args(["--quiet", "--backend", backend, "-o"])
+                .arg(scratch.join(&format!("{backend}-{signal}-{ignored}")));
             command.args(["--", "grep", "SigIgn:", "/proc/self/status"]);
             let as_wanted = move || {
                 let action = if ignored { libc::SIG_IGN } else { libc::SIG_DFL };
@@ -263,8 +263,8 @@ fn the_program_inherits_ignored_signals() {
             let said = support::stdout(&output);
             let mask = said.split_whitespace().nth(1).and_then(|mask| u64::from_str_radix(mask, 16).ok());
             let mask = mask.expect("a mask");
-            assert_eq!(mask >> (signal - 1) & 1 == 1, ignored, "{rung}: signal {signal}");
-            assert_eq!(output.status.code(), Some(0), "{rung}: signal {signal}, ignored: {ignored}");
+            assert_eq!(mask >> (signal - 1) & 1 == 1, ignored, "{backend}: signal {signal}");
+            assert_eq!(output.status.code(), Some(0), "{backend}: signal {signal}, ignored: {ignored}");
         }
     }
 }

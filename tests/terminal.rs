@@ -5,15 +5,15 @@ mod support;
 use std::process::Command;
 
 use support::pty::Terminal;
-use support::{Scratch, rungs};
+use support::{Scratch, backends};
 
-/// `holdup --backend RUNG ... -- sh -c SCRIPT`, or `sh -c SCRIPT` alone.
-fn command(scratch: &Scratch, rung: Option<&str>, script: &str) -> Command {
-    let mut command = match rung {
+/// `holdup --backend BACKEND ... -- sh -c SCRIPT`, or `sh -c SCRIPT` alone.
+fn command(scratch: &Scratch, backend: Option<&str>, script: &str) -> Command {
+    let mut command = match backend {
         None => Command::new("sh"),
-        Some(rung) => {
+        Some(backend) => {
             let mut command = support::holdup(scratch);
-            command.args(["--quiet", "--backend", rung, "--", "sh"]);
+            command.args(["--quiet", "--backend", backend, "--", "sh"]);
             command
         }
     };
@@ -28,10 +28,10 @@ fn the_terminal_is_the_programs() {
                   test $(ps -o pgid= -p $$) = $(ps -o tpgid= -p $$) && echo in the foreground";
     let (_, alone) = Terminal::start(command(&scratch, None, script)).end();
     assert!(alone.contains("2 is a terminal") && alone.contains("in the foreground"), "{alone}");
-    for rung in rungs(&scratch) {
-        let (status, screen) = Terminal::start(command(&scratch, Some(rung), script)).end();
-        assert!(status.success(), "{rung}: {status}");
-        assert_eq!(screen, alone, "{rung}");
+    for backend in backends(&scratch) {
+        let (status, screen) = Terminal::start(command(&scratch, Some(backend), script)).end();
+        assert!(status.success(), "{backend}: {status}");
+        assert_eq!(screen, alone, "{backend}");
     }
 }
 
@@ -42,15 +42,15 @@ fn control_c_goes_to_the_program() {
     // Without `exec` a shell may swallow a SIGINT that comes while it forks (seen with dash, on a busy machine, alone).
     let plain = "echo ready; exec sleep 1000";
     for script in [caught, plain] {
-        let run = |rung| {
-            let mut terminal = Terminal::start(command(&scratch, rung, script));
+        let run = |backend| {
+            let mut terminal = Terminal::start(command(&scratch, backend, script));
             terminal.wait_for("ready", 1);
             terminal.type_in("\x03");
             terminal.end()
         };
         let alone = run(None);
-        for rung in rungs(&scratch) {
-            assert_eq!(run(Some(rung)), alone, "{rung}");
+        for backend in backends(&scratch) {
+            assert_eq!(run(Some(backend)), alone, "{backend}");
         }
     }
 }
@@ -58,15 +58,15 @@ fn control_c_goes_to_the_program() {
 #[test]
 fn control_z_and_fg_stop_and_continue_it() {
     let scratch = Scratch::new("control-z");
-    for rung in rungs(&scratch) {
+    for backend in backends(&scratch) {
         let mut shell = Command::new("sh");
         shell.args(["-i", "-m"]).env("PS1", "").env("ENV", "").env("XDG_STATE_HOME", scratch.join("state"));
-        let go = scratch.join(&format!("go-{rung}"));
+        let go = scratch.join(&format!("go-{backend}"));
         let mut terminal = Terminal::start(shell);
         let script =
             format!("echo began; while [ ! -e {} ]; do sleep 0.02; done; echo the end; exit 7", go.display());
         terminal.type_in(&format!(
-            "{} --quiet --backend {rung} -- sh -c '{script}'; echo the status: $?\n",
+            "{} --quiet --backend {backend} -- sh -c '{script}'; echo the status: $?\n",
             env!("CARGO_BIN_EXE_holdup")
         ));
         // The terminal echoes the input, too.
@@ -78,6 +78,6 @@ fn control_z_and_fg_stop_and_continue_it() {
         terminal.wait_for("the status: 7", 1);
         terminal.type_in("exit\n");
         let (_, screen) = terminal.end();
-        assert!(screen.matches("the end").count() >= 2, "{rung}: {screen}");
+        assert!(screen.matches("the end").count() >= 2, "{backend}: {screen}");
     }
 }

@@ -106,22 +106,22 @@ fn waits_are_distinguished() {
 }
 
 #[test]
-fn every_rung_gives_a_ledger_that_adds_up() {
-    let scratch = Scratch::new("rungs");
-    let best = support::rung_here(&scratch);
-    for rung in ["perf", "proc"] {
-        if best == "proc" && rung == "perf" {
+fn every_backend_gives_a_ledger_that_adds_up() {
+    let scratch = Scratch::new("backends");
+    let best = support::backend_here(&scratch);
+    for backend in ["perf", "proc"] {
+        if best == "proc" && backend == "perf" {
             println!("skipped: perf_event_open is not allowed here");
             continue;
         }
         let report = record_json(
             &scratch,
-            &["--backend", rung],
+            &["--backend", backend],
             &["sh", "-c", "sleep 0.3; i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"],
         );
-        assert_eq!(report["backend"], rung);
+        assert_eq!(report["backend"], backend);
         let total = report["ledger"]["total_ns"].as_u64().expect("total");
-        assert_eq!(class_sum(&report["ledger"]["classes"]), total, "{rung}");
+        assert_eq!(class_sum(&report["ledger"]["classes"]), total, "{backend}");
     }
 }
 

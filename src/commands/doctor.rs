@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use holdup_capture::bpf::{Examination, ProgramCheck, ProgramState};
-use holdup_capture::doctor::{State, best_rung, examine_programs};
-use holdup_events::recording::Rung;
+use holdup_capture::doctor::{State, best_backend, examine_programs};
+use holdup_events::recording::Backend;
 use holdup_report::doctor::{
     DoctorRow, DoctorStatus, ProgramRow, doctor_json, render_doctor, render_programs,
 };
@@ -16,11 +16,11 @@ use crate::cli::DoctorArgs;
 pub fn execute(args: &DoctorArgs) -> Result<ExitCode> {
     let (checks, examination) = examine_programs();
     let programs = program_rows(&examination);
-    let (rung, reason) = best_rung(&checks);
-    let rung = match rung {
-        Rung::Bpf => "bpf",
-        Rung::Perf => "perf",
-        Rung::Proc => "proc",
+    let (backend, reason) = best_backend(&checks);
+    let backend = match backend {
+        Backend::Bpf => "bpf",
+        Backend::Perf => "perf",
+        Backend::Proc => "proc",
     };
     let rows: Vec<DoctorRow> = checks
         .into_iter()
@@ -36,12 +36,12 @@ pub fn execute(args: &DoctorArgs) -> Result<ExitCode> {
         })
         .collect();
     if args.json {
-        return super::print_json(&doctor_json(&rows, &programs, rung, &reason));
+        return super::print_json(&doctor_json(&rows, &programs, backend, &reason));
     }
     if args.programs {
         return super::print(&render_programs(&programs, &super::style(&std::io::stdout())));
     }
-    super::print(&render_doctor(&rows, rung, &reason, &super::style(&std::io::stdout())))
+    super::print(&render_doctor(&rows, backend, &reason, &super::style(&std::io::stdout())))
 }
 
 /// Returns one row per program that this kernel could load, without alternative forms of the same program.

@@ -89,8 +89,8 @@ fn write(
     drop(journal);
     manifest.host = facts.host.clone();
     (manifest.start_ns, manifest.end_ns) = (facts.span.0.0, facts.span.1.0);
-    manifest.rung = facts.rung;
-    manifest.rung_reason = facts.limits.clone();
+    manifest.backend = facts.backend;
+    manifest.backend_reason = facts.limits.clone();
     manifest.sample_period_ns = facts.sample_period_ns;
     manifest.sources = facts.sources.clone();
     if !facts.command.is_empty() {

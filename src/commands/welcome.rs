@@ -10,7 +10,7 @@ use crate::cli;
 
 /// Prints the examples, and the command that enables the best backend if this machine does not allow it yet.
 pub fn execute() -> Result<ExitCode> {
-    let (_, reason) = doctor::best_rung(&doctor::examine());
+    let (_, reason) = doctor::best_backend(&doctor::examine());
     privileges::give_back()?;
     let reason = match reason.as_str() {
         "" => String::new(),

@@ -4,14 +4,14 @@
 use anyhow::{Result, bail};
 use holdup_capture::launch::Ending;
 use holdup_capture::{doctor, privileges};
-use holdup_events::recording::Rung;
+use holdup_events::recording::Backend;
 
 use super::Subject;
-use crate::cli::RungChoice;
+use crate::cli::BackendChoice;
 
 /// The backends that are left to try.
 pub struct Backends {
-    current: Rung,
+    current: Backend,
     /// The user insists on it.
     is_only: bool,
     /// The first that the user wants, if holdup did not choose.
@@ -25,34 +25,34 @@ impl Backends {
     ///
     /// # Errors
     /// `choice` or `subject` needs BPF, which is not available.
-    pub fn choose(choice: RungChoice, subject: &Subject) -> Result<Backends> {
-        let examined = || doctor::best_rung(&doctor::examine());
+    pub fn choose(choice: BackendChoice, subject: &Subject) -> Result<Backends> {
+        let examined = || doctor::best_backend(&doctor::examine());
         let (current, reason) = match choice {
-            RungChoice::Auto => examined(),
-            RungChoice::Bpf => match examined() {
-                (Rung::Bpf, _) => (Rung::Bpf, String::new()),
+            BackendChoice::Auto => examined(),
+            BackendChoice::Bpf => match examined() {
+                (Backend::Bpf, _) => (Backend::Bpf, String::new()),
                 (_, reason) => bail!("--backend bpf is not available here: {reason}. See `holdup doctor`"),
             },
-            RungChoice::Perf => (Rung::Perf, String::new()),
-            RungChoice::Proc => (Rung::Proc, String::new()),
+            BackendChoice::Perf => (Backend::Perf, String::new()),
+            BackendChoice::Proc => (Backend::Proc, String::new()),
         };
-        let is_only = matches!(choice, RungChoice::Bpf) || matches!(subject, Subject::All);
-        if matches!(subject, Subject::All) && current != Rung::Bpf {
+        let is_only = matches!(choice, BackendChoice::Bpf) || matches!(subject, Subject::All);
+        if matches!(subject, Subject::All) && current != Backend::Bpf {
             let reason = if reason.is_empty() { "another backend was asked for".to_owned() } else { reason };
             bail!("--all needs BPF, which is not available here: {reason}. See `holdup doctor`");
         }
         let reasons = Some(reason).filter(|reason| !reason.is_empty()).into_iter().collect();
-        Ok(Backends { current, is_only, asked: choice != RungChoice::Auto, reasons })
+        Ok(Backends { current, is_only, asked: choice != BackendChoice::Auto, reasons })
     }
 
     /// The backend to try.
-    pub fn current(&self) -> Rung {
+    pub fn current(&self) -> Backend {
         self.current
     }
 
     /// Why no better backend records. Empty for the best one.
     pub fn reason(&self) -> String {
-        match self.reasons.is_empty() && self.asked && self.current != Rung::Bpf {
+        match self.reasons.is_empty() && self.asked && self.current != Backend::Bpf {
             true => "asked for with --backend".to_owned(),
             false => self.reasons.join("; "),
         }
@@ -64,9 +64,9 @@ impl Backends {
     /// `error`, why the current one could not be opened, if there is no other.
     pub fn next_after(&mut self, error: anyhow::Error) -> Result<()> {
         let next = match self.current {
-            Rung::Bpf => Rung::Perf,
-            Rung::Perf => Rung::Proc,
-            Rung::Proc => return Err(error),
+            Backend::Bpf => Backend::Perf,
+            Backend::Perf => Backend::Proc,
+            Backend::Proc => return Err(error),
         };
         if self.is_only {
             return Err(error);
@@ -91,9 +91,9 @@ impl Backends {
     pub fn announce(&self) {
         if !self.reasons.is_empty() {
             let instead = match self.current {
-                Rung::Bpf => return,
-                Rung::Perf => "with perf events",
-                Rung::Proc => "by polling /proc",
+                Backend::Bpf => return,
+                Backend::Perf => "with perf events",
+                Backend::Proc => "by polling /proc",
             };
             let missing = if self.asked { "the backend that was asked for" } else { "BPF" };
             say!("holdup: {missing} is not available: {}. Recording {instead} instead", self.reason());

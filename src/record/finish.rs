@@ -8,7 +8,7 @@ use holdup_decode::reorder::{Lag, Reorder, horizon_for};
 use holdup_decode::symbols::{Files, NoFiles, Symbols};
 use holdup_decode::unwind::walk_raw_stacks;
 use holdup_decode::{Builder, Catalogue, until};
-use holdup_events::recording::{JournalReader, Manifest, RecordingWriter, Rung, SmallTables, SourceState};
+use holdup_events::recording::{Backend, JournalReader, Manifest, RecordingWriter, SmallTables, SourceState};
 use holdup_events::tables::{Frames, Stacks};
 use holdup_events::{Duration, Event, Loss, Timestamp};
 
@@ -86,7 +86,7 @@ fn build(
     files: &dyn Files,
 ) -> Catalogue {
     let span = (Timestamp(manifest.start_ns), Timestamp(manifest.end_ns));
-    let mut builder = Builder::new(span, manifest.rung == Rung::Proc, files);
+    let mut builder = Builder::new(span, manifest.backend == Backend::Proc, files);
     let mut order = Reorder::new(horizon_for(Duration(manifest.lag_ns)));
     for event in events {
         order.push(event, &mut |event| builder.push(event, tables));

@@ -38,14 +38,14 @@ const PROBLEMS_MAX: usize = 6;
 /// The name of the source.
 const SOURCE: &str = "watchpoints";
 
-enum Told {
+enum LineWork {
     Samples(Vec<Sample>),
     Process(u32, Vec<RawMapping>),
 }
 
 /// The watchpoints of a recording.
 pub struct LineWatch {
-    sender: Option<Sender<Told>>,
+    sender: Option<Sender<LineWork>>,
     /// Samples not handed over yet: waking the other thread costs more than processing one sample.
     samples: Vec<Sample>,
     seen: Receiver<Event>,
@@ -97,7 +97,7 @@ impl LineWatch {
     /// Passes on the current mappings of a process. Empty if it has exited.
     pub fn process(&self, tgid: u32, mappings: &[RawMapping]) {
         if let Some(sender) = &self.sender {
-            let _ = sender.send(Told::Process(tgid, mappings.to_vec()));
+            let _ = sender.send(LineWork::Process(tgid, mappings.to_vec()));
         }
     }
 
@@ -106,7 +106,7 @@ impl LineWatch {
         if let Some(sender) = &self.sender
             && !self.samples.is_empty()
         {
-            let _ = sender.send(Told::Samples(std::mem::take(&mut self.samples)));
+            let _ = sender.send(LineWork::Samples(std::mem::take(&mut self.samples)));
         }
         for event in self.seen.try_iter() {
             self.events += 1;
@@ -155,7 +155,7 @@ struct Watcher<'a> {
 }
 
 impl Watcher<'_> {
-    fn work(&mut self, told: &Receiver<Told>, out: &Sender<Event>) {
+    fn work(&mut self, told: &Receiver<LineWork>, out: &Sender<Event>) {
         while self.listen(told, Instant::now() + LOOK_EVERY) {
             let Some(suspect) = self.suspects.worst() else {
                 // Without suspects, wait for the next message.
@@ -180,7 +180,7 @@ impl Watcher<'_> {
     }
 
     /// Processes messages until `until`. Returns `false` if the sender has been dropped.
-    fn listen(&mut self, told: &Receiver<Told>, until: Instant) -> bool {
+    fn listen(&mut self, told: &Receiver<LineWork>, until: Instant) -> bool {
         loop {
             match told.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok(told) => self.take(told),
@@ -190,10 +190,10 @@ impl Watcher<'_> {
         }
     }
 
-    fn take(&mut self, told: Told) {
+    fn take(&mut self, told: LineWork) {
         match told {
-            Told::Samples(samples) => samples.iter().for_each(|sample| self.sample(sample)),
-            Told::Process(tgid, mappings) => self.mapped(tgid, mappings),
+            LineWork::Samples(samples) => samples.iter().for_each(|sample| self.sample(sample)),
+            LineWork::Process(tgid, mappings) => self.mapped(tgid, mappings),
         }
     }
 
@@ -240,7 +240,7 @@ impl Watcher<'_> {
         &mut self,
         suspect: &Suspect,
         (threads, places): (&[u32], &[Place]),
-        told: &Receiver<Told>,
+        told: &Receiver<LineWork>,
         out: &Sender<Event>,
     ) -> bool {
         let at = lower::now();

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use holdup_capture::lower::{self, Mode, Target};
 use holdup_capture::{launch, privileges};
-use holdup_events::recording::{Rung, SourceState};
+use holdup_events::recording::{Backend, SourceState};
 use holdup_events::{Event, Timestamp};
 
 use super::roots::Roots;
@@ -17,7 +17,7 @@ const FLUSH_EVERY: Duration = Duration::from_millis(250);
 
 /// A recording with an open source. The recorded program does not run yet.
 pub struct Ready {
-    source: Box<dyn lower::Rung>,
+    source: Box<dyn lower::Backend>,
     recorder: Recorder,
     target: Target,
 }
@@ -26,7 +26,7 @@ pub struct Ready {
 ///
 /// # Errors
 /// If the kernel refuses it, or the process cannot be observed.
-pub fn prepare(subject: &Subject, rung: Rung, recorder: Recorder) -> Result<Ready> {
+pub fn prepare(subject: &Subject, backend: Backend, recorder: Recorder) -> Result<Ready> {
     let (pid, mode) = match subject {
         Subject::Run(held, _) => (held.pid(), Mode::Run),
         Subject::Attach { pid, only: false } => (*pid, Mode::Attach),
@@ -34,7 +34,7 @@ pub fn prepare(subject: &Subject, rung: Rung, recorder: Recorder) -> Result<Read
         Subject::All => anyhow::bail!("--all needs BPF"),
     };
     let target = Target { pid, mode, sample_hz: recorder.options.freq };
-    let source = lower::open(rung, &target).with_context(|| match (mode, lower::hidden(pid)) {
+    let source = lower::open(backend, &target).with_context(|| match (mode, lower::hidden(pid)) {
         (Mode::Attach, Some(why)) => format!("cannot record process {pid}: {why}"),
         _ => format!("cannot record process {pid}"),
     })?;
@@ -99,8 +99,8 @@ fn record(ready: Ready, subject: Subject) -> Result<Outcome> {
     let rings = rings.finish((&processes, Timestamp(end_ns)), &mut |event| journal.push(&event));
     journal.flush();
     cost.switches = tally.switches;
-    let name = match source.rung() {
-        Rung::Perf => "perf",
+    let name = match source.backend() {
+        Backend::Perf => "perf",
         _ => "proc",
     };
     let mut sources = vec![SourceState {

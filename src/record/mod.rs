@@ -47,9 +47,9 @@ use anyhow::Result;
 use holdup_capture::launch::{Child, Ending, Life};
 use holdup_capture::lower::procfs;
 use holdup_capture::ring_files::RingDirectory;
-use holdup_capture::{host, launch, lower as lower_rungs, sources, topology};
+use holdup_capture::{host, launch, lower as lower_backends, sources, topology};
 use holdup_decode::reorder::Lag;
-use holdup_events::recording::{Cost, HeldJournal, JournalWriter, Manifest, MemoryUse, Rung, SourceState};
+use holdup_events::recording::{Backend, Cost, HeldJournal, JournalWriter, Manifest, MemoryUse, SourceState};
 use holdup_events::{Event, Loss, Timestamp};
 use holdup_findings::descriptors::Descriptors;
 use holdup_report::text::shell_word;
@@ -157,7 +157,7 @@ pub fn record(
     progress: &Progress,
 ) -> Result<Done> {
     hardware::check(&options.counters).map_err(anyhow::Error::msg)?;
-    let mut backends = Backends::choose(options.rung, &subject)?;
+    let mut backends = Backends::choose(options.backend, &subject)?;
     let program = matches!(subject, Subject::Run(..)).then(|| command.first().map(OsString::from)).flatten();
     // Opening a backend takes a while. A signal during this time must not leave an incomplete recording.
     launch::watch_stopping_signals()?;
@@ -256,17 +256,19 @@ impl Ready {
 }
 
 /// Opens a backend. The recorded program does not run yet.
-fn prepare(subject: &Subject, rung: Rung, recorder: Recorder) -> Result<Ready> {
-    match rung {
-        Rung::Bpf => Ok(Ready::Bpf(Box::new(bpf::prepare(subject, recorder)?))),
-        Rung::Perf | Rung::Proc => Ok(Ready::Lower(Box::new(lower::prepare(subject, rung, recorder)?))),
+fn prepare(subject: &Subject, backend: Backend, recorder: Recorder) -> Result<Ready> {
+    match backend {
+        Backend::Bpf => Ok(Ready::Bpf(Box::new(bpf::prepare(subject, recorder)?))),
+        Backend::Perf | Backend::Proc => {
+            Ok(Ready::Lower(Box::new(lower::prepare(subject, backend, recorder)?)))
+        }
     }
 }
 
 /// Why no higher backend records, and what a lower one does not see of a process that is attached to.
 fn reason(backends: &Backends, subject: &Subject) -> String {
     let hidden = match (subject, backends.current()) {
-        (Subject::Attach { pid, .. }, Rung::Perf | Rung::Proc) => lower_rungs::hidden(*pid),
+        (Subject::Attach { pid, .. }, Backend::Perf | Backend::Proc) => lower_backends::hidden(*pid),
         _ => None,
     };
     let parts = [Some(backends.reason()), hidden];
@@ -307,7 +309,7 @@ fn complete(
 }
 
 /// Returns the requested options that the backend lacks: option, source and reason.
-fn lacking(options: &RecordArgs, rung: Rung, draws_allocations: bool) -> Vec<Lacking> {
+fn lacking(options: &RecordArgs, backend: Backend, draws_allocations: bool) -> Vec<Lacking> {
     let counted = options.counters.iter().any(|name| !matches!(name.as_str(), "auto" | "none"));
     let all = [
         (counted, ("--counters", hardware::SOURCE, "hardware counters are read by BPF programs only")),
@@ -317,7 +319,10 @@ fn lacking(options: &RecordArgs, rung: Rung, draws_allocations: bool) -> Vec<Lac
             ("--allocs", sources::ALLOCATIONS, "allocations are recorded by BPF programs only"),
         ),
     ];
-    all.into_iter().filter(|(asked, _)| *asked && rung != Rung::Bpf).map(|(_, lacking)| lacking).collect()
+    all.into_iter()
+        .filter(|(asked, _)| *asked && backend != Backend::Bpf)
+        .map(|(_, lacking)| lacking)
+        .collect()
 }
 
 /// Returns the parts of a recording whose tables could not be written.
@@ -443,7 +448,7 @@ fn manifest(
     subject: &Subject,
     command: Vec<String>,
     options: &RecordArgs,
-    (rung, reason): (Rung, String),
+    (backend, reason): (Backend, String),
 ) -> Manifest {
     let (mode, pid) = match subject {
         Subject::Run(held, _) => ("run", held.pid().to_string()),
@@ -461,15 +466,15 @@ fn manifest(
         start_ns: holdup_capture::lower::now().0,
         boot_id: host::boot_id(),
         start_unix_ns: unix_ns(),
-        rung,
+        backend,
         recorder_pid: std::process::id(),
-        rung_reason: reason,
+        backend_reason: reason,
         sample_period_ns: match options.freq {
             0 => 0,
             hz => 1_000_000_000 / u64::from(hz),
         },
-        stacks: match (rung, options.stacks) {
-            (Rung::Proc, _) | (_, StackChoice::None) => "none",
+        stacks: match (backend, options.stacks) {
+            (Backend::Proc, _) | (_, StackChoice::None) => "none",
             (_, StackChoice::All) => "all",
             (_, StackChoice::Sampled) => "sampled",
         }

@@ -76,7 +76,7 @@ impl NamesKept {
     }
 }
 
-enum Told {
+enum NameWork {
     Runtime(u32, Kind, RawMapping),
     Gone(u32),
     Addresses(u32, Vec<u64>),
@@ -89,7 +89,7 @@ pub struct RuntimeNames {
     early: VecDeque<(u32, Vec<u64>)>,
     /// Passed to the reading thread when it starts.
     tables: Option<InterpreterTables>,
-    sender: Option<Sender<Told>>,
+    sender: Option<Sender<NameWork>>,
     worker: Option<JoinHandle<Vec<String>>>,
 }
 
@@ -107,7 +107,7 @@ impl RuntimeNames {
                 if library.start == known.start && library.path == known.path => {}
             (Some((kind, library)), _) => {
                 self.runtimes.insert(tgid, (kind, library.clone()));
-                self.send(Told::Runtime(tgid, kind, library.clone()));
+                self.send(NameWork::Runtime(tgid, kind, library.clone()));
                 let early = std::mem::take(&mut self.early).into_iter();
                 let (its, others) = early.partition::<VecDeque<_>, _>(|(process, _)| *process == tgid);
                 self.early = others;
@@ -115,7 +115,7 @@ impl RuntimeNames {
             }
             (None, Some(_)) => {
                 self.runtimes.remove(&tgid);
-                self.send(Told::Gone(tgid));
+                self.send(NameWork::Gone(tgid));
             }
             (None, None) => {}
         }
@@ -156,11 +156,11 @@ impl RuntimeNames {
     fn send_addresses(&mut self, tgid: u32, kind: Kind, mut addresses: Vec<u64>) {
         addresses.retain(|address| kind.may_name(*address));
         if !addresses.is_empty() {
-            self.send(Told::Addresses(tgid, addresses));
+            self.send(NameWork::Addresses(tgid, addresses));
         }
     }
 
-    fn send(&mut self, told: Told) {
+    fn send(&mut self, told: NameWork) {
         if self.sender.is_none() && self.worker.is_none() {
             let (sender, receiver) = channel();
             let (kept, tables) = (self.kept.clone(), self.tables.take());
@@ -211,19 +211,19 @@ struct Reader {
 }
 
 impl Reader {
-    fn work(&mut self, told: &Receiver<Told>) {
+    fn work(&mut self, told: &Receiver<NameWork>) {
         loop {
             let waited_for = self.runtimes.values().filter_map(Runtime::asked_in).min();
             match told.recv_timeout(waited_for.map_or(ASK_AGAIN, |left| left.max(ASK_AGAIN_FIRST))) {
-                Ok(Told::Runtime(tgid, kind, library)) => {
+                Ok(NameWork::Runtime(tgid, kind, library)) => {
                     let gone = self.runtimes.insert(tgid, Runtime::new(tgid, kind, library));
                     gone.iter().for_each(|runtime| self.leave(runtime));
                 }
-                Ok(Told::Gone(tgid)) => {
+                Ok(NameWork::Gone(tgid)) => {
                     let gone = self.runtimes.remove(&tgid);
                     gone.iter().for_each(|runtime| self.leave(runtime));
                 }
-                Ok(Told::Addresses(tgid, addresses)) => {
+                Ok(NameWork::Addresses(tgid, addresses)) => {
                     if let Some(runtime) = self.runtimes.get_mut(&tgid) {
                         runtime.pending.extend(addresses);
                     }

@@ -7,7 +7,7 @@ use anyhow::{Result, anyhow};
 use holdup_capture::bpf::Counters;
 use holdup_capture::{launch, lower, memory};
 use holdup_events::Timestamp;
-use holdup_events::recording::{Cost, Rung, SourceState};
+use holdup_events::recording::{Backend, Cost, SourceState};
 
 use super::backends::{Backends, run_unrecorded};
 use super::bpf::{Loop, recorded_streams};
@@ -27,14 +27,14 @@ pub fn watch(
     memory::keep_nothing_large();
     // Before anything happens: a recording that has no place would be lost.
     plan.limits.output.as_deref().map_or(Ok(()), super::place::check_above)?;
-    let backends = Backends::choose(options.rung, &subject)?;
-    let (rung, reason) = (backends.current(), backends.reason());
-    if rung != Rung::Bpf {
+    let backends = Backends::choose(options.backend, &subject)?;
+    let (backend, reason) = (backends.current(), backends.reason());
+    if backend != Backend::Bpf {
         return run_unrecorded(subject, needs_bpf(&reason)).map(Some);
     }
     super::hardware::check(&options.counters).map_err(anyhow::Error::msg)?;
     let program = matches!(subject, Subject::Run(..)).then(|| command.first().map(OsString::from)).flatten();
-    let mut manifest = manifest(&subject, command, options, (rung, reason));
+    let mut manifest = manifest(&subject, command, options, (backend, reason));
     "watch".clone_into(&mut manifest.mode);
     let pid = match &subject {
         Subject::Run(held, _) => held.pid(),

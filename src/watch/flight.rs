@@ -4,7 +4,7 @@ use anyhow::Result;
 use std::collections::BTreeSet;
 
 use holdup_capture::bpf::Counters;
-use holdup_events::event::{Tell, Told};
+use holdup_events::event::{RuntimeEvent, RuntimeEventKind};
 use holdup_events::recording::ring::{Cut, EventRing, Keep};
 use holdup_events::recording::{Cost, Fired, Manifest};
 use holdup_events::{Duration, Event, Timestamp};
@@ -296,10 +296,10 @@ impl Flight {
         let thread = self.ring.standing().threads().get(fired.tid);
         let (tgid, tid) = thread.map_or((self.pid, self.pid), |thread| (thread.tgid, fired.tid));
         let at = Timestamp(fired.at_ns);
-        let tell = |what, name: &str| Tell { at, tgid, tid, lane: LANE, what, name: name.into() };
-        let mark = Told::Mark { value: fired.length_ns, text: describe(fired).into() };
-        self.ring.push(&Event::Tell(tell(Told::LaneStart, "holdup watch")));
-        self.ring.push(&Event::Tell(tell(mark, &fired.trigger)));
+        let tell = |what, name: &str| RuntimeEvent { at, tgid, tid, lane: LANE, what, name: name.into() };
+        let mark = RuntimeEventKind::Mark { value: fired.length_ns, text: describe(fired).into() };
+        self.ring.push(&Event::Runtime(tell(RuntimeEventKind::LaneStart, "holdup watch")));
+        self.ring.push(&Event::Runtime(tell(mark, &fired.trigger)));
     }
 
     /// Waits until all recordings are written, and prints the result.

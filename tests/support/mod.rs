@@ -134,15 +134,15 @@ pub fn report_json(scratch: &Scratch, recording: &Path) -> serde_json::Value {
 }
 
 /// The best backend that this machine allows to this user, by holdup's own doctor.
-pub fn rung_here(scratch: &Scratch) -> String {
+pub fn backend_here(scratch: &Scratch) -> String {
     let output = holdup(scratch).args(["doctor", "--json"]).output().expect("holdup starts");
     let doctor: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     doctor["backend"].as_str().unwrap_or("proc").to_owned()
 }
 
 /// Every backend that is available here.
-pub fn rungs(scratch: &Scratch) -> Vec<&'static str> {
-    match rung_here(scratch).as_str() {
+pub fn backends(scratch: &Scratch) -> Vec<&'static str> {
+    match backend_here(scratch).as_str() {
         "bpf" => vec!["bpf", "perf", "proc"],
         "perf" => vec!["perf", "proc"],
         _ => vec!["proc"],
@@ -151,7 +151,7 @@ pub fn rungs(scratch: &Scratch) -> Vec<&'static str> {
 
 /// Whether a test that needs BPF can run. Prints why not. Where BPF is mandatory, a skip is a failure.
 pub fn bpf_or_skip(scratch: &Scratch) -> bool {
-    if rung_here(scratch) == "bpf" {
+    if backend_here(scratch) == "bpf" {
         return true;
     }
     assert!(

@@ -1,6 +1,6 @@
 //! Prints what the doctor finds: `doctor`.
 
-use holdup_capture::doctor::{State, best_rung, examine};
+use holdup_capture::doctor::{State, best_backend, examine};
 
 fn main() {
     let checks = examine();
@@ -15,6 +15,6 @@ fn main() {
             println!("{:30}{}", "", check.remedy);
         }
     }
-    let (rung, reason) = best_rung(&checks);
-    println!("backend: {rung:?} {reason}");
+    let (backend, reason) = best_backend(&checks);
+    println!("backend: {backend:?} {reason}");
 }

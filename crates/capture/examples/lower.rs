@@ -6,7 +6,7 @@ use std::ffi::CString;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use holdup_capture::lower::{self, Mode, Rung, Target};
+use holdup_capture::lower::{self, Backend, Mode, Target};
 use holdup_events::event::{Outcome, SnapshotState};
 use holdup_events::{Event, recording};
 
@@ -17,8 +17,8 @@ fn main() -> ExitCode {
     let summary =
         arguments.iter().position(|word| word == "--summary").map(|at| arguments.remove(at)).is_some();
     let kind = match arguments.first().map(String::as_str) {
-        Some("perf") if arguments.len() > 1 => recording::Rung::Perf,
-        Some("proc") if arguments.len() > 1 => recording::Rung::Proc,
+        Some("perf") if arguments.len() > 1 => recording::Backend::Perf,
+        Some("proc") if arguments.len() > 1 => recording::Backend::Proc,
         _ => {
             eprintln!("usage: lower perf|proc [--summary] CMD ARGS... | --attach PID SECONDS");
             return ExitCode::from(2);
@@ -46,7 +46,7 @@ fn main() -> ExitCode {
 }
 
 fn attach(
-    kind: recording::Rung,
+    kind: recording::Backend,
     pid: &str,
     seconds: &str,
     sink: &mut dyn FnMut(Event),
@@ -54,40 +54,40 @@ fn attach(
     let pid = pid.parse().map_err(|_| "PID must be a number")?;
     let seconds: f64 = seconds.parse().map_err(|_| "SECONDS must be a number")?;
     let target = Target { pid, mode: Mode::Attach, sample_hz: SAMPLE_HZ };
-    let mut rung = lower::open(kind, &target).map_err(|error| error.to_string())?;
+    let mut backend = lower::open(kind, &target).map_err(|error| error.to_string())?;
     let end = Instant::now() + Duration::from_secs_f64(seconds);
     while Instant::now() < end {
-        pause(rung.as_ref());
-        rung.drain(sink);
+        pause(backend.as_ref());
+        backend.drain(sink);
     }
-    close(rung, sink);
+    close(backend, sink);
     Ok(())
 }
 
-fn run(kind: recording::Rung, command: &[String], sink: &mut dyn FnMut(Event)) -> Result<(), String> {
+fn run(kind: recording::Backend, command: &[String], sink: &mut dyn FnMut(Event)) -> Result<(), String> {
     let (pid, gate) = spawn_suspended(command)?;
     let target = Target { pid: pid as u32, mode: Mode::Run, sample_hz: SAMPLE_HZ };
-    let mut rung = lower::open(kind, &target).map_err(|error| error.to_string())?;
+    let mut backend = lower::open(kind, &target).map_err(|error| error.to_string())?;
     // SAFETY: closes the descriptor that `spawn_suspended` gave us: the child goes on.
     unsafe { libc::close(gate) };
     let mut status = 0;
     // SAFETY: writes the status behind the pointer.
     while unsafe { libc::waitpid(pid, &raw mut status, libc::WNOHANG) } == 0 {
-        pause(rung.as_ref());
-        rung.drain(sink);
+        pause(backend.as_ref());
+        backend.drain(sink);
     }
-    close(rung, sink);
+    close(backend, sink);
     println!("exit status: {}", libc::WEXITSTATUS(status));
     Ok(())
 }
 
-fn pause(rung: &dyn Rung) {
-    std::thread::sleep(rung.interval().min(Duration::from_millis(20)));
+fn pause(backend: &dyn Backend) {
+    std::thread::sleep(backend.interval().min(Duration::from_millis(20)));
 }
 
-fn close(mut rung: Box<dyn Rung>, sink: &mut dyn FnMut(Event)) {
-    rung.finish(sink);
-    let missing = rung.missing();
+fn close(mut backend: Box<dyn Backend>, sink: &mut dyn FnMut(Event)) {
+    backend.finish(sink);
+    let missing = backend.missing();
     if !missing.is_empty() {
         println!("missing: {missing}");
     }
@@ -150,7 +150,7 @@ fn label(event: &Event) -> String {
         Event::Loss(loss) => format!("loss {} {}", loss.source, loss.reason),
         Event::Mapping(_) => "mapping".to_owned(),
         Event::Stack(_) => "stack".to_owned(),
-        Event::Tell(_) => "tell".to_owned(),
+        Event::Runtime(_) => "tell".to_owned(),
         Event::Affinity(affinity) => format!("affinity {}", affinity.cpus),
         Event::Calls(_) | Event::ObjectName(_) => "calls".to_owned(),
         Event::Allocated(_) | Event::Freed(_) => "allocation".to_owned(),

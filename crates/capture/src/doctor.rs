@@ -1,7 +1,7 @@
 //! Checks which features work on this machine, why others do not, and the command that fixes them.
 //!
 //! Every check tries the feature itself. Sysctls and capabilities only serve to explain a refusal.
-//! [`best_rung`] chooses the backend, which the caller may override.
+//! [`best_backend`] chooses the backend, which the caller may override.
 
 mod hardware_counters;
 mod programs;
@@ -10,7 +10,7 @@ mod tries;
 use std::io;
 use std::path::Path;
 
-use holdup_events::recording::Rung;
+use holdup_events::recording::Backend;
 
 use crate::bpf::uprobes;
 use crate::host::{Facts, OTHER_NUMBERS, capability, is_in_first_pid_namespace};
@@ -83,7 +83,7 @@ pub fn examine() -> Vec<Check> {
 }
 
 /// Returns the best backend that works, and why no better one does (empty for the best one).
-pub fn best_rung(checks: &[Check]) -> (Rung, String) {
+pub fn best_backend(checks: &[Check]) -> (Backend, String) {
     let missing = |names: &[&str]| {
         let check = checks.iter().find(|check| names.contains(&check.name) && check.ok == State::Missing)?;
         Some((check.what.as_str(), check.remedy.as_str()))
@@ -91,16 +91,16 @@ pub fn best_rung(checks: &[Check]) -> (Rung, String) {
     let for_bpf =
         ["bpf-programs", "bpf-maps", "kernel-types", "perf-whole-machine", "memory", "pid-namespace"];
     let Some(no_bpf) = missing(&for_bpf) else {
-        return (Rung::Bpf, String::new());
+        return (Backend::Bpf, String::new());
     };
     match missing(&["perf-own-processes"]) {
-        None => (Rung::Perf, with_remedy(no_bpf.0, no_bpf.1)),
+        None => (Backend::Perf, with_remedy(no_bpf.0, no_bpf.1)),
         // Often one command mends both: it is named once.
         Some(no_perf) if no_bpf.1 == no_perf.1 => {
-            (Rung::Proc, with_remedy(&format!("{}; {}", no_bpf.0, no_perf.0), no_bpf.1))
+            (Backend::Proc, with_remedy(&format!("{}; {}", no_bpf.0, no_perf.0), no_bpf.1))
         }
         Some(no_perf) => (
-            Rung::Proc,
+            Backend::Proc,
             format!("{}; {}", with_remedy(no_bpf.0, no_bpf.1), with_remedy(no_perf.0, no_perf.1)),
         ),
     }
@@ -332,7 +332,7 @@ fn other_users(facts: &Facts) -> Finding {
 fn steal_accounting(_: &Facts) -> Finding {
     match tries::steal() {
         tries::Steal::NoHypervisor => good("no hypervisor: there is no steal time"),
-        tries::Steal::Told => good("the hypervisor reports steal time"),
+        tries::Steal::Reported => good("the hypervisor reports steal time"),
         tries::Steal::Silent => {
             let what = "a hypervisor is present and reported no steal time since boot: there was none, or it is not reported";
             (State::Degraded, what.to_owned(), String::new())
@@ -417,23 +417,30 @@ mod tests {
     }
 
     #[test]
-    fn the_rung_follows_what_is_missing() {
-        let rung = |missing: &[&'static str]| {
+    fn the_backend_follows_what_is_missing() {
+        let backend = |missing: &[&'static str]| {
             let checks: Vec<Check> = CHECKS
                 .iter()
                 .map(|(name, _)| check(name, if missing.contains(name) { State::Missing } else { State::Ok }))
                 .collect();
-            best_rung(&checks)
+            best_backend(&checks)
         };
-        assert_eq!(rung(&[]), (Rung::Bpf, String::new()));
-        assert_eq!(rung(&["kernel-types"]).0, Rung::Perf);
-        assert_eq!(rung(&["bpf-maps"]), (Rung::Perf, "bpf-maps fails (fix: repair bpf-maps)".to_owned()));
-        let (lowest, reason) = rung(&["bpf-programs", "perf-own-processes"]);
-        assert_eq!(lowest, Rung::Proc);
+        assert_eq!(backend(&[]), (Backend::Bpf, String::new()));
+        assert_eq!(backend(&["kernel-types"]).0, Backend::Perf);
+        assert_eq!(
+            backend(&["bpf-maps"]),
+            (Backend::Perf, "bpf-maps fails (fix: repair bpf-maps)".to_owned())
+        );
+        let (lowest, reason) = backend(&["bpf-programs", "perf-own-processes"]);
+        assert_eq!(lowest, Backend::Proc);
         assert!(reason.contains("bpf-programs") && reason.contains("perf-own-processes"));
-        assert_eq!(rung(&["memory"]).0, Rung::Perf, "else the kernel would end the recorder");
-        assert_eq!(rung(&["hardware-counters"]).0, Rung::Bpf);
-        assert_eq!(rung(&["perf-own-processes"]).0, Rung::Bpf, "the higher rung does not need the lower one");
+        assert_eq!(backend(&["memory"]).0, Backend::Perf, "else the kernel would end the recorder");
+        assert_eq!(backend(&["hardware-counters"]).0, Backend::Bpf);
+        assert_eq!(
+            backend(&["perf-own-processes"]).0,
+            Backend::Bpf,
+            "the higher backend does not need the lower one"
+        );
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Events → a whole [`Trace`] in memory: for tests, imports and small recordings.
 
-use holdup_events::recording::{Manifest, Rung};
+use holdup_events::recording::{Backend, Manifest};
 use holdup_events::tables::{Frames, Rows, Slices, Spans, Stacks, Wakeups};
 use holdup_events::{Event, Timestamp, Trace};
 
@@ -26,7 +26,7 @@ pub fn assemble_named(
     name: impl FnOnce(&mut Catalogue, &mut Manifest) -> (Stacks, Frames),
 ) -> Trace {
     let span = (Timestamp(manifest.start_ns), Timestamp(manifest.end_ns));
-    let mut builder = Builder::new(span, manifest.rung == Rung::Proc, &NoFiles);
+    let mut builder = Builder::new(span, manifest.backend == Backend::Proc, &NoFiles);
     let mut rows = Rows::default();
     for event in until(events, span.1) {
         builder.push(event, &mut rows);

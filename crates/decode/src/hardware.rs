@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use holdup_events::event::{Tell, Told};
+use holdup_events::event::{RuntimeEvent, RuntimeEventKind};
 use holdup_events::tables::{COUNTED_NS, HARDWARE_LANES};
 use holdup_events::{Event, Timestamp};
 
@@ -39,11 +39,12 @@ impl Hardware {
     pub(crate) fn take(&self, reading: &Reading, sink: &mut dyn FnMut(Event)) {
         let Reading { at, tid, tgid, .. } = *reading;
         let lane = HARDWARE_LANES | tid;
-        let mut tell = |what, name: Arc<str>| sink(Event::Tell(Tell { at, tgid, tid, lane, what, name }));
-        tell(Told::Counter(reading.ran_ns), COUNTED_NS.into());
+        let mut tell =
+            |what, name: Arc<str>| sink(Event::Runtime(RuntimeEvent { at, tgid, tid, lane, what, name }));
+        tell(RuntimeEventKind::Counter(reading.ran_ns), COUNTED_NS.into());
         for (name, value) in self.names.iter().zip(reading.values) {
             if value != NOT_COUNTED {
-                tell(Told::Counter(value), name.clone());
+                tell(RuntimeEventKind::Counter(value), name.clone());
             }
         }
     }
@@ -62,12 +63,12 @@ mod tests {
             let values = [3_000_000, if at == 7 { 4_500_000 } else { NOT_COUNTED }, 0, 0];
             let reading = Reading { at: Timestamp(at), tid: 12, tgid: 11, ran_ns: 1_000_000, values };
             hardware.take(&reading, &mut |event| {
-                let Event::Tell(tell) = event else { panic!("{event:?}") };
+                let Event::Runtime(tell) = event else { panic!("{event:?}") };
                 assert_eq!((tell.tgid, tell.tid, tell.lane), (11, 12, HARDWARE_LANES | 12));
                 told.push((tell.at.0, tell.name.to_string(), tell.what));
             });
         }
-        let counter = |at, name: &str, value| (at, name.to_owned(), Told::Counter(value));
+        let counter = |at, name: &str, value| (at, name.to_owned(), RuntimeEventKind::Counter(value));
         let expected = [
             counter(7, "counted_ns", 1_000_000),
             counter(7, "cycles", 3_000_000),

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use holdup_events::event::{Tell, Told};
+use holdup_events::event::{RuntimeEvent, RuntimeEventKind};
 use holdup_events::tables::SpanKind;
 use holdup_events::{CpuId, Event, Loss, Timestamp};
 
@@ -111,11 +111,11 @@ impl Probed {
             self.open.entry((hit.tgid, span)).or_default().insert(hit.tid);
         }
         if self.lanes.insert((hit.tgid, hit.tid)) {
-            sink(event_on(&hit, hit.tid, Told::LaneStart, &meaning.runtime));
+            sink(event_on(&hit, hit.tid, RuntimeEventKind::LaneStart, &meaning.runtime));
         }
         let what = match meaning.is_mark {
-            true => Told::Mark { value: 0, text: "".into() },
-            false => Told::Begin(meaning.kind),
+            true => RuntimeEventKind::Mark { value: 0, text: "".into() },
+            false => RuntimeEventKind::Begin(meaning.kind),
         };
         sink(event_on(&hit, hit.tid, what, &meaning.name));
     }
@@ -126,7 +126,7 @@ impl Probed {
             true => std::mem::take(open),
             false => open.take(&hit.tid).into_iter().collect(),
         };
-        ended.into_iter().for_each(|tid| sink(event_on(&hit, tid, Told::End, &meaning.name)));
+        ended.into_iter().for_each(|tid| sink(event_on(&hit, tid, RuntimeEventKind::End, &meaning.name)));
     }
 
     /// Disables the spans that begin or end there. Probes without a remaining span become useless.
@@ -159,7 +159,7 @@ impl Probed {
         for (_, open) in self.open.range_mut((hit.tgid, 0)..=(hit.tgid, u32::MAX)) {
             open.remove(&tid);
         }
-        sink(event_on(hit, tid, Told::Gap, &"".into()));
+        sink(event_on(hit, tid, RuntimeEventKind::Gap, &"".into()));
     }
 
     /// The process exited. A later process with the same id starts from scratch.
@@ -177,14 +177,14 @@ impl Probed {
             .collect();
         for (tgid, tid) in open {
             let hit = Hit { at, tid, tgid, place: 0, disarmed: false };
-            sink(event_on(&hit, tid, Told::Gap, &"".into()));
+            sink(event_on(&hit, tid, RuntimeEventKind::Gap, &"".into()));
         }
     }
 }
 
 /// Emits on the lane of a thread, which may differ from the thread that hit the probe.
-fn event_on(hit: &Hit, tid: u32, what: Told, name: &Arc<str>) -> Event {
-    Event::Tell(Tell { at: hit.at, tgid: hit.tgid, tid, lane: tid, what, name: name.clone() })
+fn event_on(hit: &Hit, tid: u32, what: RuntimeEventKind, name: &Arc<str>) -> Event {
+    Event::Runtime(RuntimeEvent { at: hit.at, tgid: hit.tgid, tid, lane: tid, what, name: name.clone() })
 }
 
 #[cfg(test)]
@@ -216,12 +216,12 @@ mod tests {
 
     fn shown(event: &Event) -> String {
         match event {
-            Event::Tell(tell) => {
+            Event::Runtime(tell) => {
                 let what = match tell.what {
-                    Told::LaneStart => "lane",
-                    Told::Gap => "gap",
-                    Told::Begin(_) => "begin",
-                    Told::End => "end",
+                    RuntimeEventKind::LaneStart => "lane",
+                    RuntimeEventKind::Gap => "gap",
+                    RuntimeEventKind::Begin(_) => "begin",
+                    RuntimeEventKind::End => "end",
                     _ => "other",
                 };
                 assert_eq!((tell.tid, tell.tgid), (tell.lane, 7));

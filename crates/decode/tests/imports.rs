@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use holdup_decode::assemble;
 use holdup_decode::readers::{self, Facts, ReadError, Wanted};
-use holdup_events::recording::{Manifest, Rung};
+use holdup_events::recording::{Backend, Manifest};
 use holdup_events::tables::ThreadState;
 use holdup_events::{Event, Trace};
 use proptest::prelude::*;
@@ -29,7 +29,7 @@ fn trace(bytes: &[u8], process: &str) -> Result<Trace, ReadError> {
     let manifest = Manifest {
         start_ns: facts.span.0.0,
         end_ns: facts.span.1.0,
-        rung: facts.rung,
+        backend: facts.backend,
         ..Manifest::default()
     };
     Ok(assemble(events, manifest))
@@ -77,7 +77,7 @@ fn scheduler_tracepoints_agree_with_perf() {
     // the last switch of a thread.
     for name in ["sched.perf", "sched.txt"] {
         let trace = trace(&fixture(name), "locked").unwrap();
-        assert_eq!(trace.manifest.rung, Rung::Perf);
+        assert_eq!(trace.manifest.backend, Backend::Perf);
         let expected: &[(u32, u64)] = &[(15936, 215), (15938, 8558), (15939, 7678)];
         let running = running_us(&trace);
         for (tid, us) in expected {
@@ -102,7 +102,7 @@ fn text_and_data_of_one_recording_agree() {
 #[test]
 fn samples_alone_leave_the_rest_unknown() {
     let trace = trace(&fixture("samples.perf"), "").unwrap();
-    assert_eq!(trace.manifest.rung, Rung::Proc);
+    assert_eq!(trace.manifest.backend, Backend::Proc);
     let sums = states(&trace);
     let total = |state: ThreadState| -> u64 { sums.values().filter_map(|sums| sums.get(state.name())).sum() };
     assert_eq!(total(ThreadState::Blocked) + total(ThreadState::Runnable), 0, "{sums:?}");

@@ -2,7 +2,7 @@
 
 use holdup_decode::readers::{self, Facts, ReadError, Wanted};
 use holdup_events::Event;
-use holdup_events::event::Told;
+use holdup_events::event::RuntimeEventKind;
 use proptest::prelude::*;
 
 const ALL: [(&str, &str); 4] = [
@@ -26,8 +26,8 @@ fn read(bytes: &[u8]) -> Result<(Vec<Event>, Facts), ReadError> {
 /// Marks of a report.
 fn marks(events: &[Event]) -> Vec<(u64, String)> {
     let mark = |event: &Event| match event {
-        Event::Tell(tell) => match &tell.what {
-            Told::Mark { value, text } => Some((*value, text.to_string())),
+        Event::Runtime(tell) => match &tell.what {
+            RuntimeEventKind::Mark { value, text } => Some((*value, text.to_string())),
             _ => None,
         },
         _ => None,

@@ -47,7 +47,7 @@ fn import(bytes: &[u8]) -> (Trace, Facts) {
     let manifest = Manifest {
         start_ns: facts.span.0.0,
         end_ns: facts.span.1.0,
-        rung: facts.rung,
+        backend: facts.backend,
         ..Manifest::default()
     };
     (assemble(events, manifest), facts)
@@ -251,7 +251,7 @@ fn every_event_is_on_the_thread_that_ran() {
     Rings::open(&bytes[..], 9758, None).unwrap().poll(ALWAYS, &mut |event| events.push(event));
     let end = events.iter().map(Event::at).max().unwrap();
     events.extend(firsts.iter().map(|(tid, at)| known(*tid, Timestamp(at.0 - u64::from(*tid != 9758)))));
-    events.sort_by_key(|event| (event.at(), matches!(event, Event::Tell(_))));
+    events.sort_by_key(|event| (event.at(), matches!(event, Event::Runtime(_))));
     let trace = assemble(events, Manifest { start_ns: start.0, end_ns: end.0, ..Manifest::default() });
     let told: u64 = trace.lanes.iter().map(|lane| lane.events).sum();
     let matched: u64 = trace.lanes.iter().map(|lane| lane.matched).sum();

@@ -46,7 +46,7 @@ fn trace(bytes: &[u8]) -> Result<Trace, ReadError> {
     let manifest = Manifest {
         start_ns: facts.span.0.0,
         end_ns: facts.span.1.0,
-        rung: facts.rung,
+        backend: facts.backend,
         ..Manifest::default()
     };
     Ok(assemble(events, manifest))

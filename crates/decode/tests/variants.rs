@@ -54,7 +54,7 @@ impl Imported {
         let manifest = Manifest {
             start_ns: facts.span.0.0,
             end_ns: facts.span.1.0,
-            rung: facts.rung,
+            backend: facts.backend,
             sample_period_ns: facts.sample_period_ns,
             sources: facts.sources.clone(),
             ..Manifest::default()

@@ -47,7 +47,7 @@ pub enum Event {
     /// Recording of a process' task waits starts (all of them are recorded) or stops (none is).
     TaskWindow(TaskWindow),
     /// The program or its runtime reports its own state.
-    Tell(Tell),
+    Runtime(RuntimeEvent),
     /// On how many CPUs a thread may run.
     Affinity(Affinity),
     /// Something is missing.
@@ -581,9 +581,9 @@ pub struct TaskWindow {
     pub opens: bool,
 }
 
-/// See [`Event::Tell`].
+/// See [`Event::Runtime`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tell {
+pub struct RuntimeEvent {
     /// When.
     pub at: Timestamp,
     /// Which process.
@@ -593,14 +593,14 @@ pub struct Tell {
     /// The runtime's number of the reporting lane: a domain, a capability, a processor.
     pub lane: u32,
     /// The reported content.
-    pub what: Told,
-    /// The runtime's name for `what`. [`Told::LaneStart`]: the runtime and its version.
+    pub what: RuntimeEventKind,
+    /// The runtime's name for `what`. [`RuntimeEventKind::LaneStart`]: the runtime and its version.
     pub name: Arc<str>,
 }
 
 /// Content of a runtime's report.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum RuntimeEventKind {
     /// The lane starts. Its number may have been used by an earlier lane.
     LaneStart,
     /// The lane ends.
@@ -656,7 +656,7 @@ impl Event {
             Event::Watched(watched) => watched.until,
             Event::TaskWait(wait) => wait.at,
             Event::TaskWindow(window) => window.at,
-            Event::Tell(tell) => tell.at,
+            Event::Runtime(tell) => tell.at,
             Event::Affinity(affinity) => affinity.at,
             Event::Loss(loss) => loss.start,
         }

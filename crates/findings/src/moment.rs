@@ -21,7 +21,7 @@ const LINKS_MAX: usize = 8;
 
 /// One link of the chain from a pause to its cause.
 #[derive(Clone, Debug)]
-pub struct Told {
+pub struct ChainLink {
     /// The link itself.
     pub link: Link,
     /// The event, and its place in the program.
@@ -51,7 +51,7 @@ impl<'a> Moments<'a> {
 
     /// The chain from the pause that fired to its cause. Empty if the trigger is no pause, or if its slice is
     /// not in the recording.
-    pub fn chain(&self, fired: &Fired) -> Vec<Told> {
+    pub fn chain(&self, fired: &Fired) -> Vec<ChainLink> {
         let Some((thread, row)) = paused(self.trace, fired) else { return Vec::new() };
         let facts = Facts {
             trace: self.trace,
@@ -63,13 +63,13 @@ impl<'a> Moments<'a> {
         why(facts, thread, row).into_iter().take(LINKS_MAX).map(|link| self.describe(link)).collect()
     }
 
-    fn describe(&self, link: Link) -> Told {
+    fn describe(&self, link: Link) -> ChainLink {
         let (mut text, basis) = Teller { trace: self.trace, derived: self.derived }.words(&link);
         let place = self.place(&link);
         if let Some(place) = &place {
             text = format!("{text}, in {place}");
         }
-        Told { link, text, place, basis }
+        ChainLink { link, text, place, basis }
     }
 
     /// The program's own function in which a thread waited.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use holdup_events::recording::Rung;
+use holdup_events::recording::Backend;
 use holdup_events::tables::{Slice, ThreadState};
 use holdup_events::{Duration, ThreadId, Timestamp, Trace};
 
@@ -58,7 +58,7 @@ impl<'a> Scene<'a> {
         let unknown = derived.ledger.class_ns(Class::Unknown) as f64 / derived.ledger.total_ns.max(1) as f64;
         let confidence_max = if lost > LOSS_HINT {
             Confidence::Low
-        } else if lost > LOSS_LIKELY || unknown > UNKNOWN_LIKELY || trace.manifest.rung != Rung::Bpf {
+        } else if lost > LOSS_LIKELY || unknown > UNKNOWN_LIKELY || trace.manifest.backend != Backend::Bpf {
             Confidence::Medium
         } else {
             Confidence::High
@@ -89,16 +89,16 @@ impl<'a> Scene<'a> {
 
     /// Err if the recording does not contain wait reasons.
     pub fn needs_wait_reasons(&self) -> Result<(), String> {
-        match self.trace.manifest.rung {
-            Rung::Bpf => Ok(()),
+        match self.trace.manifest.backend {
+            Backend::Bpf => Ok(()),
             _ => Err("the recording does not contain wait reasons".to_owned()),
         }
     }
 
     /// Err if the recording does not see all that other programs did on the CPUs.
     pub fn needs_other_programs(&self) -> Result<(), String> {
-        match self.trace.manifest.rung {
-            Rung::Bpf => Ok(()),
+        match self.trace.manifest.backend {
+            Backend::Bpf => Ok(()),
             _ => Err("the recording does not contain the switches of other programs".to_owned()),
         }
     }

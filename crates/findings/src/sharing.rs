@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use holdup_events::Trace;
-use holdup_events::recording::Rung;
+use holdup_events::recording::Backend;
 use holdup_events::tables::AccessKind;
 
 use crate::derive::lines::{LINE_BYTES, LineThread, SharedData, Sharing, Watched};
@@ -29,8 +29,8 @@ pub fn needs_addresses(scene: &Scene) -> Result<(), String> {
     if scene.trace.samples.iter().any(|sample| told(sample.data.kind)) || is_alone_everywhere(scene.trace) {
         return Ok(());
     }
-    Err(match scene.trace.manifest.rung {
-        Rung::Bpf => "no sample has the address of the memory access".to_owned(),
+    Err(match scene.trace.manifest.backend {
+        Backend::Bpf => "no sample has the address of the memory access".to_owned(),
         _ => "samples have no registers with this backend: the accessed memory is not known".to_owned(),
     })
 }
@@ -39,7 +39,7 @@ pub fn needs_addresses(scene: &Scene) -> Result<(), String> {
 /// record addresses.
 fn is_alone_everywhere(trace: &Trace) -> bool {
     let mut seen = BTreeSet::new();
-    trace.manifest.rung == Rung::Bpf
+    trace.manifest.backend == Backend::Bpf
         && !trace.samples.is_empty()
         && trace.threads.iter().filter(|thread| thread.target).all(|thread| seen.insert(thread.process))
 }

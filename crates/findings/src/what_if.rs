@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 
 use holdup_events::Trace;
-use holdup_events::recording::Rung;
+use holdup_events::recording::Backend;
 
 use crate::analysis::{Analysis, analyse};
 use crate::derive::class::{CLASSES, Class};
@@ -60,7 +60,7 @@ impl WhatIf {
 
 /// Replays a trace with the changes. Err if a change is not understood, or cannot be forecast.
 pub fn what_if(trace: &Trace, ask: &Ask) -> Result<WhatIf, String> {
-    if trace.manifest.rung != Rung::Bpf {
+    if trace.manifest.backend != Backend::Bpf {
         return Err("the recording has no wakeups: it cannot be replayed".to_owned());
     }
     let (timelines, roles) = (Timelines::derive(trace), Roles::built_in(trace));
@@ -381,7 +381,8 @@ mod tests {
     #[test]
     fn an_import_without_cpus_is_refused() {
         let answer = on_four_cpus(|trace| {
-            let manifest = Manifest { mode: "import".to_owned(), rung: Rung::Bpf, ..Manifest::default() };
+            let manifest =
+                Manifest { mode: "import".to_owned(), backend: Backend::Bpf, ..Manifest::default() };
             *trace = Trace { manifest, ..Trace::default() };
         });
         assert!(answer.unwrap_err().contains("does not contain the number of CPUs"));

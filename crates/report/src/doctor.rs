@@ -47,10 +47,10 @@ impl DoctorStatus {
     }
 }
 
-/// The verdict first, then every check. `rung` is the name of what a recording would use, `reason` why it is
+/// The verdict first, then every check. `backend` is the name of what a recording would use, `reason` why it is
 /// not a higher one (empty on the highest).
-pub fn render_doctor(rows: &[DoctorRow], rung: &str, reason: &str, style: &Style) -> String {
-    let mut lines = verdict(rows, rung, reason, style);
+pub fn render_doctor(rows: &[DoctorRow], backend: &str, reason: &str, style: &Style) -> String {
+    let mut lines = verdict(rows, backend, reason, style);
     lines.push(String::new());
     let name_width = rows.iter().map(|row| width(&clean(&row.name))).max().unwrap_or(0).min(24);
     for row in rows {
@@ -59,14 +59,14 @@ pub fn render_doctor(rows: &[DoctorRow], rung: &str, reason: &str, style: &Style
     style.finish(&lines)
 }
 
-fn verdict(rows: &[DoctorRow], rung: &str, reason: &str, style: &Style) -> Vec<String> {
-    let sees = match rung {
+fn verdict(rows: &[DoctorRow], backend: &str, reason: &str, style: &Style) -> Vec<String> {
+    let sees = match backend {
         "bpf" => "every switch with its reason, every wakeup",
         "perf" => "exact running times, reasons of longer waits only, no wakeups",
         "proc" => "thread states sampled by polling, no wakeups",
         _ => "unknown to this version",
     };
-    let text = format!("Recordings here use the backend `{}`: {sees}.", clean(rung));
+    let text = format!("Recordings here use the backend `{}`: {sees}.", clean(backend));
     let tint = if reason.is_empty() { Tint::Strong } else { Tint::Warning };
     let mut lines = wrap(&text, style.columns(), 0);
     if !reason.is_empty() {
@@ -172,7 +172,7 @@ fn known(is_known: bool, figure: String) -> String {
 }
 
 /// The same as JSON.
-pub fn doctor_json(rows: &[DoctorRow], programs: &[ProgramRow], rung: &str, reason: &str) -> Value {
+pub fn doctor_json(rows: &[DoctorRow], programs: &[ProgramRow], backend: &str, reason: &str) -> Value {
     let check = |row: &DoctorRow| json!({"name": row.name, "status": row.status.name(), "what": row.what, "remedy": row.remedy});
     let program = |row: &ProgramRow| {
         json!({
@@ -185,7 +185,7 @@ pub fn doctor_json(rows: &[DoctorRow], programs: &[ProgramRow], rung: &str, reas
         })
     };
     json!({
-        "backend": rung,
+        "backend": backend,
         "reason": reason,
         "checks": rows.iter().map(check).collect::<Value>(),
         "programs": programs.iter().map(program).collect::<Value>(),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use holdup_events::recording::Rung;
+use holdup_events::recording::Backend;
 use holdup_events::{Loss, Trace};
 use holdup_findings::too_short::is_too_short;
 
@@ -116,11 +116,11 @@ pub(crate) fn signal(number: i32) -> String {
 }
 
 /// The stable name of a backend.
-pub(crate) fn rung_name(rung: Rung) -> &'static str {
-    match rung {
-        Rung::Bpf => "bpf",
-        Rung::Perf => "perf",
-        Rung::Proc => "proc",
+pub(crate) fn backend_name(backend: Backend) -> &'static str {
+    match backend {
+        Backend::Bpf => "bpf",
+        Backend::Perf => "perf",
+        Backend::Proc => "proc",
     }
 }
 

@@ -4,7 +4,7 @@ use holdup_events::recording::Fired;
 use holdup_events::{ThreadId, Timestamp, Trace};
 use holdup_findings::Analysis;
 use holdup_findings::derive::timelines::Timelines;
-use holdup_findings::moment::{Moments, Told};
+use holdup_findings::moment::{ChainLink, Moments};
 use serde_json::{Value, json};
 
 /// `fired` of JSON: each with its chain, which is empty where it is no pause.
@@ -23,7 +23,7 @@ pub(crate) fn to_json(trace: &Trace, analysis: &Analysis) -> Value {
     trace.manifest.fired.iter().map(of).collect()
 }
 
-fn link_json(trace: &Trace, told: &Told) -> Value {
+fn link_json(trace: &Trace, told: &ChainLink) -> Value {
     let since = |at: Timestamp| at.since(trace.start()).0;
     let name = |id: ThreadId| holdup_findings::wording::thread(trace, id);
     json!({

@@ -102,7 +102,7 @@ impl Function {
 impl Trigger for Function {
     fn event(&mut self, event: &Event, standing: &Standing, fire: &mut dyn FnMut(Fired)) {
         match event {
-            Event::Tell(tell) => {
+            Event::Runtime(tell) => {
                 let Some(span) = self.spans.take(tell).filter(|span| *span.name == *self.name) else {
                     return;
                 };
@@ -131,14 +131,17 @@ impl Trigger for Function {
 mod tests {
     use super::*;
     use holdup_events::Timestamp;
-    use holdup_events::event::{Tell, Told};
+    use holdup_events::event::{RuntimeEvent, RuntimeEventKind};
     use holdup_events::tables::SpanKind;
 
     fn call(trigger: &mut dyn Trigger, at: u64, length: u64) -> Vec<String> {
         let mut fired = Vec::new();
-        for (at, what) in [(at, Told::Begin(SpanKind::User)), (at + length, Told::End)] {
-            let tell = Tell { at: Timestamp(at), tgid: 5, tid: 7, lane: 7, what, name: "parse".into() };
-            trigger.event(&Event::Tell(tell), &Standing::default(), &mut |one| fired.push(one.what));
+        for (at, what) in
+            [(at, RuntimeEventKind::Begin(SpanKind::User)), (at + length, RuntimeEventKind::End)]
+        {
+            let tell =
+                RuntimeEvent { at: Timestamp(at), tgid: 5, tid: 7, lane: 7, what, name: "parse".into() };
+            trigger.event(&Event::Runtime(tell), &Standing::default(), &mut |one| fired.push(one.what));
         }
         fired
     }

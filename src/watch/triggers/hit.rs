@@ -2,7 +2,7 @@
 
 use holdup_events::Event;
 use holdup_events::condition::Condition;
-use holdup_events::event::Told;
+use holdup_events::event::RuntimeEventKind;
 use holdup_events::recording::Fired;
 use holdup_events::standing::Standing;
 
@@ -59,7 +59,9 @@ fn with_condition(rest: &str) -> Result<(&str, Option<&str>), String> {
 impl Trigger for Hit {
     fn event(&mut self, event: &Event, standing: &Standing, fire: &mut dyn FnMut(Fired)) {
         match event {
-            Event::Tell(tell) if matches!(tell.what, Told::Mark { .. }) && *tell.name == *self.probe.name => {
+            Event::Runtime(tell)
+                if matches!(tell.what, RuntimeEventKind::Mark { .. }) && *tell.name == *self.probe.name =>
+            {
                 fire(happened_to(tell.tid, standing, (tell.at, self.probe.name.clone(), 0)));
             }
             Event::Loss(loss) => {

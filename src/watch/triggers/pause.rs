@@ -125,7 +125,7 @@ impl Trigger for Pause {
     fn event(&mut self, event: &Event, standing: &Standing, fire: &mut dyn FnMut(Fired)) {
         match event {
             Event::Switch(switch) if switch.next_tid != 0 => self.arrives(switch, standing, fire),
-            Event::Tell(tell) => {
+            Event::Runtime(tell) => {
                 if let Some(span) = self.spans.take(tell) {
                     self.ended(&span, standing, fire);
                 }

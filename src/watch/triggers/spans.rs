@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use holdup_events::event::{Tell, Told};
+use holdup_events::event::{RuntimeEvent, RuntimeEventKind};
 use holdup_events::tables::SpanKind;
 use holdup_events::{Duration, Timestamp};
 
@@ -34,17 +34,17 @@ pub struct OpenSpans(BTreeMap<(u32, u32), Vec<Open>>);
 
 impl OpenSpans {
     /// Adds a record. Returns the span that it ends.
-    pub fn take(&mut self, tell: &Tell) -> Option<Ended> {
+    pub fn take(&mut self, tell: &RuntimeEvent) -> Option<Ended> {
         let key = (tell.tgid, tell.lane);
         match tell.what {
-            Told::Begin(kind) => {
+            RuntimeEventKind::Begin(kind) => {
                 let open = self.0.entry(key).or_default();
                 if open.len() < DEPTH_MAX {
                     open.push(Open { start: tell.at, kind, name: tell.name.clone() });
                 }
                 None
             }
-            Told::End => {
+            RuntimeEventKind::End => {
                 let open = self.0.get_mut(&key)?;
                 let place = open.iter().rposition(|open| open.name == tell.name)?;
                 let Open { start, kind, name } = open.remove(place);
@@ -54,11 +54,11 @@ impl OpenSpans {
                 }
                 Some(Ended { at: tell.at, tid: tell.tid, kind, name, length: tell.at.since(start) })
             }
-            Told::LaneStart | Told::LaneEnd | Told::Gap => {
+            RuntimeEventKind::LaneStart | RuntimeEventKind::LaneEnd | RuntimeEventKind::Gap => {
                 self.0.remove(&key);
                 None
             }
-            Told::Counter(_) | Told::Mark { .. } => None,
+            RuntimeEventKind::Counter(_) | RuntimeEventKind::Mark { .. } => None,
         }
     }
 }
@@ -73,11 +73,15 @@ mod tests {
         for lane in 0..3 {
             let mut take = |at, what| {
                 let name = "parse".into();
-                open.take(&Tell { at: Timestamp(at), tgid: 5, tid: 7, lane, what, name })
+                open.take(&RuntimeEvent { at: Timestamp(at), tgid: 5, tid: 7, lane, what, name })
             };
-            let begin = Told::Begin(SpanKind::User);
+            let begin = RuntimeEventKind::Begin(SpanKind::User);
             assert_eq!((take(1, begin.clone()), take(2, begin)), (None, None));
-            let ended = [take(5, Told::End), take(9, Told::End), take(9, Told::End)];
+            let ended = [
+                take(5, RuntimeEventKind::End),
+                take(9, RuntimeEventKind::End),
+                take(9, RuntimeEventKind::End),
+            ];
             assert_eq!(ended.map(|span| span.map(|span| span.length.0)), [Some(3), Some(8), None]);
         }
         assert!(open.0.is_empty());

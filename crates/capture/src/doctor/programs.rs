@@ -1,9 +1,9 @@
 //! The BPF programs of a recording, loaded for a try.
 
-use super::{Check, Finding, State, best_rung, examine};
+use super::{Check, Finding, State, best_backend, examine};
 use crate::bpf::{self, Examination, ProgramState};
 use crate::error::CaptureError;
-use holdup_events::recording::Rung;
+use holdup_events::recording::Backend;
 
 /// The name of the check that loading the programs decides.
 const CHECK: &str = "bpf-programs";
@@ -12,7 +12,7 @@ const CHECK: &str = "bpf-programs";
 /// Takes about a second. If a cheaper check shows that BPF is not available, no program is loaded.
 pub fn examine_programs() -> (Vec<Check>, Examination) {
     let mut checks = examine();
-    if best_rung(&checks).0 != Rung::Bpf {
+    if best_backend(&checks).0 != Backend::Bpf {
         return (checks, Examination::default());
     }
     let examined = bpf::examine();

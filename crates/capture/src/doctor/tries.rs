@@ -141,7 +141,7 @@ pub enum Steal {
     /// There is no hypervisor.
     NoHypervisor,
     /// Some was reported.
-    Told,
+    Reported,
     /// None was reported since boot.
     Silent,
 }
@@ -160,7 +160,7 @@ fn steal_of(cpuinfo: &str, stat: &str) -> Steal {
     // cpu user nice system idle iowait irq softirq steal …
     let steal =
         stat.lines().next().and_then(|line| line.split_ascii_whitespace().nth(8)?.parse::<u64>().ok());
-    if steal.is_some_and(|ticks| ticks > 0) { Steal::Told } else { Steal::Silent }
+    if steal.is_some_and(|ticks| ticks > 0) { Steal::Reported } else { Steal::Silent }
 }
 
 /// `/proc/kallsyms` shows addresses, not zeros.
@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn stolen_time() {
         let guest = "processor : 0\nflags : fpu hypervisor sse\n";
-        assert_eq!(steal_of(guest, "cpu  1 2 3 4 5 6 7 8 0 0\n"), Steal::Told);
+        assert_eq!(steal_of(guest, "cpu  1 2 3 4 5 6 7 8 0 0\n"), Steal::Reported);
         assert_eq!(steal_of(guest, "cpu  1 2 3 4 5 6 7 0 0 0\n"), Steal::Silent);
         assert_eq!(steal_of(guest, ""), Steal::Silent);
         assert_eq!(steal_of("flags : fpu\n", "cpu 1 2 3 4 5 6 7 8"), Steal::NoHypervisor);

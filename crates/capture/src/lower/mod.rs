@@ -1,7 +1,7 @@
 //! The two backends without BPF.
 //!
-//! [`perf::PerfRung`] uses `perf_event_open` as an ordinary user: exact running times, samples with stacks,
-//! and waits from polling. [`proc::ProcRung`] polls /proc, so all of its data is sampled. Both return
+//! [`perf::PerfBackend`] uses `perf_event_open` as an ordinary user: exact running times, samples with stacks,
+//! and waits from polling. [`proc::ProcBackend`] polls /proc, so all of its data is sampled. Both return
 //! [`Event`]s in time order. `doctor` and the caller choose the backend.
 
 mod access;
@@ -43,8 +43,8 @@ pub struct Target {
 }
 
 /// A source of events that needs no BPF.
-pub trait Rung {
-    /// Passes on the events since the last call, in time order. Call it about every [`Rung::interval`]. More
+pub trait Backend {
+    /// Passes on the events since the last call, in time order. Call it about every [`Backend::interval`]. More
     /// frequent calls are harmless.
     fn drain(&mut self, sink: &mut dyn FnMut(Event));
 
@@ -52,7 +52,7 @@ pub trait Rung {
     fn finish(&mut self, sink: &mut dyn FnMut(Event));
 
     /// Kind of the backend.
-    fn rung(&self) -> recording::Rung;
+    fn backend(&self) -> recording::Backend;
 
     /// How long to wait between two drains.
     fn interval(&self) -> Duration {
@@ -65,12 +65,12 @@ pub trait Rung {
     }
 }
 
-/// Starts `rung` on `target`. `Rung::Bpf` is not made here: `Unsupported`.
-pub fn open(rung: recording::Rung, target: &Target) -> io::Result<Box<dyn Rung>> {
-    match rung {
-        recording::Rung::Bpf => Err(io::ErrorKind::Unsupported.into()),
-        recording::Rung::Perf => Ok(Box::new(perf::PerfRung::open(target)?)),
-        recording::Rung::Proc => Ok(Box::new(proc::ProcRung::open(target)?)),
+/// Starts `backend` on `target`. `Backend::Bpf` is not made here: `Unsupported`.
+pub fn open(backend: recording::Backend, target: &Target) -> io::Result<Box<dyn Backend>> {
+    match backend {
+        recording::Backend::Bpf => Err(io::ErrorKind::Unsupported.into()),
+        recording::Backend::Perf => Ok(Box::new(perf::PerfBackend::open(target)?)),
+        recording::Backend::Proc => Ok(Box::new(proc::ProcBackend::open(target)?)),
     }
 }
 

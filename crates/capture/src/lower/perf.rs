@@ -17,7 +17,7 @@ use holdup_events::{CpuId, Event, Loss, Timestamp, recording};
 
 use self::follow::{Follower, Found, Poll};
 use super::ordered::Ordered;
-use super::{Mode, Rung, Target, now, procfs, thread_cpu_ns, waits};
+use super::{Backend, Mode, Target, now, procfs, thread_cpu_ns, waits};
 use crate::mappings::read_maps;
 use crate::perf_ring::records::{self, Parsed, Record};
 use crate::perf_ring::{self, Attr, Ring, flag, sample};
@@ -38,7 +38,7 @@ const POLL_CREDIT_MAX_NS: u64 = 5_000_000;
 const ATTACH_PASSES_MAX: u32 = 5;
 
 /// See the module.
-pub struct PerfRung {
+pub struct PerfBackend {
     events: Events,
     ordered: Ordered<Pending>,
     follower: Follower,
@@ -82,11 +82,11 @@ enum Pending {
     Lost(Loss),
 }
 
-impl PerfRung {
+impl PerfBackend {
     /// Fails where the kernel or a filter forbids perf events, or the target is not ours.
-    pub fn open(target: &Target) -> io::Result<PerfRung> {
+    pub fn open(target: &Target) -> io::Result<PerfBackend> {
         let started = now();
-        let mut rung = PerfRung {
+        let mut backend = PerfBackend {
             events: Events::new(target)?,
             ordered: Ordered::default(),
             follower: Follower::default(),
@@ -99,12 +99,12 @@ impl PerfRung {
         };
         match target.mode {
             Mode::Run => {
-                rung.attach_thread(target.pid, target.pid)?;
+                backend.attach_thread(target.pid, target.pid)?;
             }
-            Mode::Attach | Mode::Only => rung.attach(target.pid)?,
+            Mode::Attach | Mode::Only => backend.attach(target.pid)?,
         }
-        rung.follower.switch_samplers.clone_from(&rung.events.switch_samplers);
-        Ok(rung)
+        backend.follower.switch_samplers.clone_from(&backend.events.switch_samplers);
+        Ok(backend)
     }
 
     /// Adds every thread of `pid` and, if requested, of its descendants. Threads started by an added thread
@@ -269,7 +269,7 @@ impl PerfRung {
     }
 }
 
-impl Rung for PerfRung {
+impl Backend for PerfBackend {
     fn drain(&mut self, sink: &mut dyn FnMut(Event)) {
         let seen = now();
         self.take_rings();
@@ -292,8 +292,8 @@ impl Rung for PerfRung {
         }
     }
 
-    fn rung(&self) -> recording::Rung {
-        recording::Rung::Perf
+    fn backend(&self) -> recording::Backend {
+        recording::Backend::Perf
     }
 
     fn interval(&self) -> Duration {
@@ -427,17 +427,19 @@ mod tests {
     use super::*;
 
     /// The events of a shell that waits for a line and then starts a program.
-    fn events_of_a_shell(open: impl Fn(&Target) -> io::Result<Box<dyn Rung>>) -> Option<(u32, Vec<Event>)> {
+    fn events_of_a_shell(
+        open: impl Fn(&Target) -> io::Result<Box<dyn Backend>>,
+    ) -> Option<(u32, Vec<Event>)> {
         let mut shell = Command::new("/bin/sh")
             .args(["-c", "read line; /bin/sh -c : ; exit 0"])
             .stdin(Stdio::piped())
             .spawn()
             .unwrap();
         let target = Target { pid: shell.id(), mode: Mode::Attach, sample_hz: 499 };
-        let rung = open(&target);
+        let backend = open(&target);
         let line = shell.stdin.take().unwrap().write_all(b"go\n");
-        let mut rung = match rung {
-            Ok(rung) => rung,
+        let mut backend = match backend {
+            Ok(backend) => backend,
             Err(error) => {
                 println!("skipped: {error}");
                 shell.wait().unwrap();
@@ -447,15 +449,16 @@ mod tests {
         line.unwrap();
         let mut events = Vec::new();
         while shell.try_wait().unwrap().is_none() {
-            rung.drain(&mut |event| events.push(event));
+            backend.drain(&mut |event| events.push(event));
         }
-        rung.finish(&mut |event| events.push(event));
+        backend.finish(&mut |event| events.push(event));
         Some((shell.id(), events))
     }
 
     #[test]
     fn an_attached_shell_and_its_child_are_followed() {
-        let Some((shell, events)) = events_of_a_shell(|target| Ok(Box::new(PerfRung::open(target)?))) else {
+        let Some((shell, events)) = events_of_a_shell(|target| Ok(Box::new(PerfBackend::open(target)?)))
+        else {
             return;
         };
         assert!(events.windows(2).all(|pair| pair[0].at() <= pair[1].at()), "in time order");

@@ -11,7 +11,7 @@ use holdup_events::event::{Lifecycle, LifecycleChange, RawWait, Snapshot, Snapsh
 use holdup_events::{CpuId, Event, Loss, Timestamp, recording};
 
 use super::procfs::{self, SchedStat, Stat};
-use super::{Mode, Rung, Target, now, thread_cpu_ns, waits};
+use super::{Backend, Mode, Target, now, thread_cpu_ns, waits};
 use crate::mappings::{AddressSpaces, read_maps};
 
 /// Polls are at least this far apart (ns).
@@ -33,7 +33,7 @@ const MAPS_FIRST_NS: u64 = 50_000_000;
 const MAPS_INTERVAL_NS: u64 = 250_000_000;
 
 /// See the module.
-pub struct ProcRung {
+pub struct ProcBackend {
     processes: BTreeMap<u32, Process>,
     threads: BTreeMap<(u32, u32), Thread>,
     spaces: AddressSpaces,
@@ -72,11 +72,11 @@ struct Seen {
     sched: Option<SchedStat>,
 }
 
-impl ProcRung {
+impl ProcBackend {
     /// Fails if there is no such process.
-    pub fn open(target: &Target) -> io::Result<ProcRung> {
+    pub fn open(target: &Target) -> io::Result<ProcBackend> {
         let stat = procfs::stat(target.pid, target.pid).ok_or(io::ErrorKind::NotFound)?;
-        let mut rung = ProcRung {
+        let mut backend = ProcBackend {
             processes: BTreeMap::new(),
             threads: BTreeMap::new(),
             spaces: AddressSpaces::default(),
@@ -89,13 +89,13 @@ impl ProcRung {
             follows_children: target.mode != Mode::Only,
         };
         let at = now();
-        rung.add_process(target.pid, stat.parent_tgid, at);
+        backend.add_process(target.pid, stat.parent_tgid, at);
         if target.mode != Mode::Run
-            && let Some(process) = rung.processes.get_mut(&target.pid)
+            && let Some(process) = backend.processes.get_mut(&target.pid)
         {
             process.maps_due = at;
         }
-        Ok(rung)
+        Ok(backend)
     }
 
     fn add_process(&mut self, tgid: u32, parent_tgid: u32, at: Timestamp) {
@@ -270,7 +270,7 @@ impl ProcRung {
     }
 }
 
-impl Rung for ProcRung {
+impl Backend for ProcBackend {
     fn drain(&mut self, sink: &mut dyn FnMut(Event)) {
         let at = now();
         if at >= self.poll_due {
@@ -285,8 +285,8 @@ impl Rung for ProcRung {
         self.poll(now(), sink);
     }
 
-    fn rung(&self) -> recording::Rung {
-        recording::Rung::Proc
+    fn backend(&self) -> recording::Backend {
+        recording::Backend::Proc
     }
 
     fn interval(&self) -> Duration {
@@ -384,26 +384,26 @@ mod tests {
         let (tell, wait) = std::sync::mpsc::channel::<()>();
         let sleeper = std::thread::spawn(move || wait.recv());
         let target = Target { pid: std::process::id(), mode: Mode::Attach, sample_hz: 0 };
-        let mut rung = ProcRung::open(&target).unwrap();
+        let mut backend = ProcBackend::open(&target).unwrap();
         let mut events = Vec::new();
-        rung.drain(&mut |event| events.push(event));
+        backend.drain(&mut |event| events.push(event));
         let snapshots = events.iter().filter(|event| matches!(event, Event::Snapshot(_))).count();
         assert!(snapshots >= 2, "{events:?}");
         assert!(events.iter().any(|event| matches!(event, Event::Mapping(_))));
         drop(tell);
         let _ = sleeper.join();
-        rung.finish(&mut |event| events.push(event));
+        backend.finish(&mut |event| events.push(event));
     }
 
     #[test]
     fn a_late_look_is_a_loss() {
         let target = Target { pid: std::process::id(), mode: Mode::Attach, sample_hz: 0 };
-        let mut rung = ProcRung::open(&target).unwrap();
+        let mut backend = ProcBackend::open(&target).unwrap();
         let mut losses = Vec::new();
-        let start = rung.polled_at;
+        let start = backend.polled_at;
         for (at, missed) in [(start.0 + 10_000_000, None), (start.0 + 60_000_000, Some(4))] {
             losses.clear();
-            rung.emit_late_polls(Timestamp(at), &mut |event| losses.push(event));
+            backend.emit_late_polls(Timestamp(at), &mut |event| losses.push(event));
             let told = losses.first().map(|event| match event {
                 Event::Loss(loss) => (loss.end, loss.events),
                 other => panic!("{other:?}"),
@@ -415,24 +415,24 @@ mod tests {
     #[test]
     fn one_dear_poll_is_no_blind_spot_and_many_are_paid_for() {
         let target = Target { pid: std::process::id(), mode: Mode::Attach, sample_hz: 0 };
-        let mut rung = ProcRung::open(&target).unwrap();
-        rung.pause_for(8_000_000);
-        assert_eq!(rung.interval_ns, 50_000_000);
+        let mut backend = ProcBackend::open(&target).unwrap();
+        backend.pause_for(8_000_000);
+        assert_eq!(backend.interval_ns, 50_000_000);
         for _ in 0..8 {
-            rung.pause_for(100_000);
+            backend.pause_for(100_000);
         }
-        assert!(rung.interval_ns < 25_000_000, "{}", rung.interval_ns);
+        assert!(backend.interval_ns < 25_000_000, "{}", backend.interval_ns);
         for _ in 0..60 {
-            rung.pause_for(4_000_000);
+            backend.pause_for(4_000_000);
         }
-        assert!((190_000_000..=200_000_000).contains(&rung.interval_ns), "{}", rung.interval_ns);
-        rung.pause_for(u64::MAX / 100);
-        assert_eq!(rung.interval_ns, INTERVAL_MAX_NS);
+        assert!((190_000_000..=200_000_000).contains(&backend.interval_ns), "{}", backend.interval_ns);
+        backend.pause_for(u64::MAX / 100);
+        assert_eq!(backend.interval_ns, INTERVAL_MAX_NS);
     }
 
     #[test]
     fn a_process_that_is_not_there_is_an_error() {
         let target = Target { pid: u32::MAX, ..Target::default() };
-        assert!(ProcRung::open(&target).is_err());
+        assert!(ProcBackend::open(&target).is_err());
     }
 }

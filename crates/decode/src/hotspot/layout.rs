@@ -107,7 +107,7 @@ impl Layout {
     /// Layout as published by the machine. `symbols` are those of its library, and `loaded` is the library's
     /// load bias.
     pub fn read(memory: &dyn Memory, symbols: &HashMap<String, u64>, loaded: u64) -> Option<Layout> {
-        let told = Told { memory, symbols, loaded };
+        let told = MachineTables { memory, symbols, loaded };
         let fields = told.fields()?;
         let sizes = told.sizes()?;
         let field = |owner: &str, name: &str| fields.get(&(owner.to_owned(), name.to_owned()));
@@ -196,13 +196,13 @@ fn scopes(offset: &dyn Fn(&str, &str) -> Option<u64>, place_bytes: Option<u64>) 
 }
 
 /// The machine's tables.
-struct Told<'a> {
+struct MachineTables<'a> {
     memory: &'a dyn Memory,
     symbols: &'a HashMap<String, u64>,
     loaded: u64,
 }
 
-impl Told<'_> {
+impl MachineTables<'_> {
     /// The value of a variable of the library.
     fn value(&self, name: &str) -> Option<u64> {
         let address = self.symbols.get(&format!("gHotSpotVM{name}"))?;

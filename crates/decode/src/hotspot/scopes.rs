@@ -32,7 +32,7 @@ pub(super) enum Parts {
 }
 
 /// Where the parts of one block are.
-struct Told {
+struct PartAddresses {
     code: u64,
     places: u64,
     places_end: u64,
@@ -41,11 +41,11 @@ struct Told {
 }
 
 impl Parts {
-    fn read(&self, memory: &dyn Memory, blob: u64) -> Option<Told> {
+    fn read(&self, memory: &dyn Memory, blob: u64) -> Option<PartAddresses> {
         let follow = |offset: u64| pointer(memory, blob.checked_add(offset)?);
         let distance = |offset: u64| int(memory, blob.checked_add(offset)?).map(u64::from);
         match self {
-            Parts::Within { code, places, places_end, calls, metadata } => Some(Told {
+            Parts::Within { code, places, places_end, calls, metadata } => Some(PartAddresses {
                 code: follow(*code)?,
                 places: blob.checked_add(distance(*places)?)?,
                 places_end: blob.checked_add(distance(*places_end)?)?,
@@ -55,7 +55,7 @@ impl Parts {
             Parts::Beside { code, fixed, places, calls, changing, relocation_bytes } => {
                 let fixed = follow(*fixed)?;
                 let calls = fixed.checked_add(distance(*calls)?)?;
-                Some(Told {
+                Some(PartAddresses {
                     code: blob.checked_add(distance(*code)?)?,
                     places: fixed.checked_add(distance(*places)?)?,
                     places_end: calls,
@@ -98,7 +98,7 @@ impl Layout {
 }
 
 /// Offset of the calls of the first place at or after `pc` (`PcDescContainer::find_pc_desc_internal`).
-fn calls_at(memory: &dyn Memory, scopes: &Scopes, told: &Told, pc: i64) -> Option<u32> {
+fn calls_at(memory: &dyn Memory, scopes: &Scopes, told: &PartAddresses, pc: i64) -> Option<u32> {
     let bytes = told.places_end.checked_sub(told.places).filter(|bytes| *bytes <= PLACES_BYTES_MAX)?;
     let count = bytes.checked_div(scopes.place_bytes)?;
     let of = |number: u64, offset: u64| {

@@ -14,7 +14,7 @@ mod survey;
 mod switched;
 
 use holdup_events::event::{Outcome, RawMapping, RawMemory, RawStack, Sample};
-use holdup_events::recording::{Host, Rung, SourceState};
+use holdup_events::recording::{Backend, Host, SourceState};
 use holdup_events::{CpuId, Event, Timestamp};
 
 use crate::readers::{ReadError, Wanted};
@@ -49,7 +49,7 @@ pub struct Facts {
     /// First and last moment.
     pub span: (Timestamp, Timestamp),
     /// The backend that records as much.
-    pub rung: Rung,
+    pub backend: Backend,
     /// Limits of the file: sentences without the last full stop.
     pub limits: String,
     /// Thread time that a sample represents (ns). 0 if there are no samples or they do not represent time.
@@ -149,7 +149,7 @@ pub(crate) trait Records {
 
 /// Result of [`retell`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct ImportSummary {
     /// First and last moment.
     pub span: (Timestamp, Timestamp),
     /// There are context switches.
@@ -172,7 +172,7 @@ pub(crate) struct Told {
     pub periods_vary: bool,
 }
 
-impl Told {
+impl ImportSummary {
     /// Whether there are samples that represent no time.
     pub fn is_untimed(&self) -> bool {
         self.samples > 0 && self.sample_period_ns == 0
@@ -223,7 +223,7 @@ pub(crate) fn retell(
     records: &dyn Records,
     wanted: &Wanted,
     sink: &mut dyn FnMut(Event),
-) -> Result<Told, ReadError> {
+) -> Result<ImportSummary, ReadError> {
     let survey = Survey::new(records, wanted)?;
     if survey.told.samples == 0 && survey.told.switches == 0 {
         return Err(ReadError::Empty);

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use holdup_events::event::{RawStack, Sample, Snapshot, SnapshotState, Tell, Told};
-use holdup_events::recording::{Rung, SourceState};
+use holdup_events::event::{RawStack, RuntimeEvent, RuntimeEventKind, Sample, Snapshot, SnapshotState};
+use holdup_events::recording::{Backend, SourceState};
 use holdup_events::{CpuId, Event, Timestamp};
 
 use super::{Facts, Names};
@@ -174,19 +174,19 @@ fn emit_mark(race: &Race, at: Timestamp, tids: &BTreeMap<String, u32>, sink: &mu
     texts.resize(2, String::new());
     texts.push(race.location.clone());
     let Some(first) = race.accesses.first() else { return };
-    sink(Event::Tell(Tell {
+    sink(Event::Runtime(RuntimeEvent {
         at,
         tgid: TGID,
         tid: tids.get(&first.thread).copied().unwrap_or(TGID),
         lane: 0,
-        what: Told::Mark { value: first.address, text: texts.join("\n").into() },
+        what: RuntimeEventKind::Mark { value: first.address, text: texts.join("\n").into() },
         name: "data-race".into(),
     }));
 }
 
 fn facts(tool: &str, names: Names, races: u64) -> Facts {
     Facts {
-        rung: Rung::Proc,
+        backend: Backend::Proc,
         limits: format!(
             "a report of {tool}: it has data races, but neither times nor CPUs, so there is no ledger"
         ),

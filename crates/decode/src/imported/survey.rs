@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use holdup_events::event::{RawWait, SnapshotState, TID_UNKNOWN};
 use holdup_events::{CpuId, Timestamp};
 
-use super::{Record, Records, THROTTLED, Told};
+use super::{ImportSummary, Record, Records, THROTTLED};
 use crate::readers::{ReadError, Wanted};
 
 /// The kernel's own threads are children of this one.
@@ -29,7 +29,7 @@ pub(super) struct Person {
 /// Threads and time span of a file.
 #[derive(Default)]
 pub(super) struct Survey {
-    pub told: Told,
+    pub told: ImportSummary,
     people: BTreeMap<u32, Person>,
     parents: HashMap<u32, u32>,
     chosen: Option<BTreeSet<u32>>,

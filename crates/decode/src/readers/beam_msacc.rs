@@ -8,8 +8,8 @@
 
 mod terms;
 
-use holdup_events::event::{RawWait, Snapshot, SnapshotState, Tell, Told};
-use holdup_events::recording::{Rung, SourceState};
+use holdup_events::event::{RawWait, RuntimeEvent, RuntimeEventKind, Snapshot, SnapshotState};
+use holdup_events::recording::{Backend, SourceState};
 use holdup_events::tables::SpanKind;
 use holdup_events::{CpuId, Event, Timestamp, WaitReason};
 
@@ -61,7 +61,7 @@ impl Reader for Format {
         events.into_iter().for_each(sink);
         Ok(Facts {
             span: (Timestamp(0), Timestamp(longest)),
-            rung: Rung::Proc,
+            backend: Backend::Proc,
             limits: "microstate accounting: it has only sums, so the times of states are not known: each thread is shown running first, then asleep"
                 .to_owned(),
             sources: vec![SourceState {
@@ -102,21 +102,21 @@ fn emit_account(lane: u32, account: &Account, end: u64, sink: &mut dyn FnMut(Eve
         })
     };
     let asleep = || SnapshotState::Blocked(Box::new(RawWait::because(WaitReason::Park)));
-    let put = |at: u64, what: Told, name: &str| {
-        Event::Tell(Tell { at: Timestamp(at), tgid: PID, tid, lane, what, name: name.into() })
+    let put = |at: u64, what: RuntimeEventKind, name: &str| {
+        Event::Runtime(RuntimeEvent { at: Timestamp(at), tgid: PID, tid, lane, what, name: name.into() })
     };
     sink(look(0, if busy > 0 { SnapshotState::Running(CpuId::NONE) } else { asleep() }));
-    sink(put(0, Told::LaneStart, "beam"));
+    sink(put(0, RuntimeEventKind::LaneStart, "beam"));
     let mut at = 0;
     for (state, ns) in account.states.iter().filter(|(state, ns)| state != SLEEP && *ns > 0) {
-        sink(put(at, Told::Begin(kind(state)), state));
+        sink(put(at, RuntimeEventKind::Begin(kind(state)), state));
         at += ns;
-        sink(put(at, Told::End, state));
+        sink(put(at, RuntimeEventKind::End, state));
     }
     if busy > 0 && busy < end {
         sink(look(busy, asleep()));
     }
-    sink(put(end, Told::LaneEnd, ""));
+    sink(put(end, RuntimeEventKind::LaneEnd, ""));
     sink(look(end, asleep()));
 }
 

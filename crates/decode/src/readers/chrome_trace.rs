@@ -11,7 +11,7 @@ mod kinds;
 mod people;
 
 use holdup_events::Event;
-use holdup_events::recording::{Rung, SourceState};
+use holdup_events::recording::{Backend, SourceState};
 
 use super::{Facts, Info, ReadError, Reader, Wanted};
 use crate::telling::Telling;
@@ -64,7 +64,7 @@ impl Reader for Format {
         };
         Ok(Facts {
             span: told.span,
-            rung: Rung::Proc,
+            backend: Backend::Proc,
             limits: format!(
                 "trace events{}: they have spans, but not the times on CPUs",
                 runtime.map(|runtime| format!(" of {runtime}")).unwrap_or_default()

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use holdup_events::event::RawStack;
-use holdup_events::recording::{Rung, SourceState};
+use holdup_events::recording::{Backend, SourceState};
 use holdup_events::{CpuId, Event, Loss};
 
 use super::{Facts, Info, ReadError, Reader, Wanted};
@@ -81,7 +81,7 @@ fn facts(names: Names, scale: &Scale, unreadable: u64) -> Facts {
     };
     let each = scale.sample_ns as f64 / SAMPLE_NS as f64;
     Facts {
-        rung: Rung::Proc,
+        backend: Backend::Proc,
         limits: format!(
             "folded stacks: they have no times, threads or CPUs; each sample is shown as {each} ms of one thread, one behind the \
              other: only their shares mean something"

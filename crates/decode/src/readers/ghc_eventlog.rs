@@ -11,7 +11,7 @@ mod layout;
 use std::collections::BTreeMap;
 
 use holdup_events::Event;
-use holdup_events::recording::{Host, Rung, SourceState};
+use holdup_events::recording::{Backend, Host, SourceState};
 use holdup_events::tables::SpanKind;
 
 use super::{Facts, Info, ReadError, Reader, Wanted};
@@ -19,7 +19,7 @@ use crate::imported::Names;
 use crate::telling::{Person, Telling, Whole};
 use capability::Capability;
 use census::HeapProfile;
-use layout::{Body, Told};
+use layout::{Body, LoggedEvent};
 
 /// The format.
 pub struct Format;
@@ -112,7 +112,7 @@ impl Reader for Format {
             host: Host { cpus, ..Host::default() },
             command,
             span: whole.span,
-            rung: if has_states { Rung::Perf } else { Rung::Proc },
+            backend: if has_states { Backend::Perf } else { Backend::Proc },
             limits: [Some(limits), heap.description(whole.span.0.0)]
                 .into_iter()
                 .flatten()
@@ -167,14 +167,14 @@ struct Log {
 }
 
 impl Log {
-    fn new(told: &[Told]) -> Log {
+    fn new(told: &[LoggedEvent]) -> Log {
         let has_states = told.iter().any(|event| matches!(event.id, id::RUN_THREAD | id::STOP_THREAD));
         let telling = if has_states { Telling::with_states() } else { Telling::default() };
         Log { telling, has_states, ..Log::default() }
     }
 
     /// Reads what must be known before the first event is emitted.
-    fn survey(&mut self, told: &[Told]) {
+    fn survey(&mut self, told: &[LoggedEvent]) {
         "GHC".clone_into(&mut self.version);
         for event in told {
             let mut body = Body(event.body);
@@ -195,7 +195,7 @@ impl Log {
         }
     }
 
-    fn take(&mut self, event: &Told) {
+    fn take(&mut self, event: &LoggedEvent) {
         self.heap.take(event);
         if let (Some(number), true) = (event.capability, self.is_of_capability(event.id)) {
             self.capability(number, event.at);
@@ -252,7 +252,7 @@ impl Log {
         }
     }
 
-    fn on_capability(&mut self, number: u16, event: &Told) {
+    fn on_capability(&mut self, number: u16, event: &LoggedEvent) {
         let Log { telling, capabilities, labels, .. } = self;
         let Some(own) = capabilities.get_mut(&number) else { return };
         let (at, mut body) = (event.at, Body(event.body));

@@ -12,7 +12,7 @@ mod order;
 use std::collections::HashMap;
 
 use holdup_events::event::RawStack;
-use holdup_events::recording::{Host, Rung, SourceState};
+use holdup_events::recording::{Backend, Host, SourceState};
 use holdup_events::{Event, Timestamp};
 
 use super::{Facts, Info, ReadError, Reader, Wanted};
@@ -62,7 +62,7 @@ impl Reader for Format {
             host: Host { cpus: procs, cpus_lower_bound: layout.cut && procs > 0, ..Host::default() },
             span: whole.span,
             // The trace has every switch with its reason, and the waker of every wakeup.
-            rung: Rung::Bpf,
+            backend: Backend::Bpf,
             limits: format!(
                 "an execution trace of Go 1.{}: goroutines are shown as threads and Ps as CPUs; when the threads below \
                  had a CPU is not known",

@@ -11,7 +11,7 @@ mod safepoints;
 mod stalls;
 
 use holdup_events::Event;
-use holdup_events::recording::{Rung, SourceState};
+use holdup_events::recording::{Backend, SourceState};
 
 use super::{Facts, Info, ReadError, Reader, Wanted};
 use line::Line;
@@ -61,7 +61,7 @@ impl Reader for Format {
         let told = safepoints.finish(SOURCE, sink)?;
         Ok(Facts {
             span: told.span,
-            rung: Rung::Proc,
+            backend: Backend::Proc,
             limits: "HotSpot's own log: it has safepoints and collections, but not the times on CPUs"
                 .to_owned(),
             sources: vec![SourceState {

@@ -15,7 +15,7 @@ mod values;
 use std::collections::{BTreeMap, HashMap};
 
 use holdup_events::event::{Allocated, RawStack, Sample};
-use holdup_events::recording::{Rung, SourceState};
+use holdup_events::recording::{Backend, SourceState};
 use holdup_events::tables::{Frame, FrameKind};
 use holdup_events::{CpuId, Event, Timestamp};
 
@@ -306,7 +306,7 @@ impl Course {
         }
         Ok(Facts {
             span: (Timestamp(0), Timestamp(length)),
-            rung: Rung::Proc,
+            backend: Backend::Proc,
             limits: limits((allocations > 0).then_some(is_sampled), samples > 0),
             sources,
             names: Some(self.names),

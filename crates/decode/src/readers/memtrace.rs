@@ -11,7 +11,7 @@ mod packets;
 use std::collections::{BTreeMap, HashMap};
 
 use holdup_events::event::{Allocated, Freed, RawStack};
-use holdup_events::recording::{Host, Rung, SourceState};
+use holdup_events::recording::{Backend, Host, SourceState};
 use holdup_events::tables::{Frame, FrameKind};
 use holdup_events::{Event, Timestamp};
 
@@ -221,7 +221,7 @@ impl Course {
             host: Host { name: self.info.host.clone(), ..Host::default() },
             command: vec![self.info.program.clone()],
             span: (Timestamp(0), moment(self.span.1)),
-            rung: Rung::Proc,
+            backend: Backend::Proc,
             limits: limits(&self.info),
             sources: vec![SourceState {
                 name: "allocations".to_owned(),

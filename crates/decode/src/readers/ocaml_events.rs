@@ -6,8 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use holdup_events::event::{SnapshotState, Tell, Told};
-use holdup_events::recording::{Rung, SourceState};
+use holdup_events::event::{RuntimeEvent, RuntimeEventKind, SnapshotState};
+use holdup_events::recording::{Backend, SourceState};
 use holdup_events::{Event, Timestamp};
 
 use super::{Facts, Info, ReadError, Reader, Wanted};
@@ -56,7 +56,7 @@ impl Reader for Format {
         };
         Ok(Facts {
             span,
-            rung: Rung::Proc,
+            backend: Backend::Proc,
             limits: format!(
                 "runtime events of OCaml {}: they tell spans, not when threads had a CPU; each domain is shown as one \
                  thread",
@@ -75,14 +75,14 @@ impl Reader for Format {
 }
 
 fn span_of(events: &[Event]) -> Option<(Timestamp, Timestamp)> {
-    let times = || events.iter().filter(|event| matches!(event, Event::Tell(_))).map(Event::at);
+    let times = || events.iter().filter(|event| matches!(event, Event::Runtime(_))).map(Event::at);
     Some((times().min()?, times().max()?))
 }
 
 /// The process that the ring's first mark names.
 fn pid_of(events: &[Event]) -> Option<u32> {
     events.iter().find_map(|event| match event {
-        Event::Tell(Tell { what: Told::Mark { value, .. }, name, .. })
+        Event::Runtime(RuntimeEvent { what: RuntimeEventKind::Mark { value, .. }, name, .. })
             if matches!(&**name, "ring_start" | "domain_spawn") =>
         {
             u32::try_from(*value).ok().filter(|pid| (1..1 << 22).contains(pid))
@@ -109,12 +109,12 @@ fn emit_lanes(mut told: Vec<Event>, pid: u32, span: (Timestamp, Timestamp), sink
     let mut lives: BTreeMap<u32, Life> = BTreeMap::new();
     let mut next_tid = pid;
     for event in told {
-        let Event::Tell(mut tell) = event else {
+        let Event::Runtime(mut tell) = event else {
             sink(event);
             continue;
         };
         tell.tgid = pid;
-        if tell.what == Told::LaneEnd
+        if tell.what == RuntimeEventKind::LaneEnd
             && let Some(life) = lives.remove(&tell.lane)
         {
             tell.tid = life.thread.tid;
@@ -130,6 +130,6 @@ fn emit_lanes(mut told: Vec<Event>, pid: u32, span: (Timestamp, Timestamp), sink
             life.last = tell.at;
             tell.tid = life.thread.tid;
         }
-        sink(Event::Tell(tell));
+        sink(Event::Runtime(tell));
     }
 }

@@ -11,7 +11,7 @@ mod records;
 mod samples;
 mod tracepoints;
 
-use holdup_events::recording::{Host, Rung, SourceState};
+use holdup_events::recording::{Backend, Host, SourceState};
 
 use holdup_events::{CpuId, Event, Loss, Timestamp};
 
@@ -19,7 +19,7 @@ use self::attributes::{Clock, Use};
 use self::layout::{Feature, Layout};
 use self::records::File;
 use super::{Facts, Info, ReadError, Reader, Wanted};
-use crate::imported::{Bytes, Kernel, SAMPLES, SWITCHES, Told, retell};
+use crate::imported::{Bytes, ImportSummary, Kernel, SAMPLES, SWITCHES, retell};
 
 /// The format.
 pub struct Format;
@@ -60,7 +60,7 @@ fn not_unwound(file: &File<'_>, start: Timestamp) -> Loss {
     }
 }
 
-fn facts(file: &File<'_>, told: &Told) -> Facts {
+fn facts(file: &File<'_>, told: &ImportSummary) -> Facts {
     let layout = &file.layout;
     let samples_missing = samples_missing(file, told);
     let mut sources = vec![SourceState {
@@ -83,7 +83,7 @@ fn facts(file: &File<'_>, told: &Told) -> Facts {
         host: host(layout),
         command: layout.strings(Feature::CommandLine),
         span: told.span,
-        rung: if told.switched { Rung::Perf } else { Rung::Proc },
+        backend: if told.switched { Backend::Perf } else { Backend::Proc },
         limits: told.limits("perf.data"),
         sample_period_ns: told.sample_period_ns,
         sources,
@@ -93,7 +93,7 @@ fn facts(file: &File<'_>, told: &Told) -> Facts {
 }
 
 /// Description of the data missing in the samples.
-fn samples_missing(file: &File<'_>, told: &Told) -> String {
+fn samples_missing(file: &File<'_>, told: &ImportSummary) -> String {
     let mut missing = Vec::new();
     if told.samples == 0 {
         missing.push("no samples of a clock or of cycles".to_owned());

@@ -10,15 +10,15 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
 use holdup_events::event::{Outcome, Sample, TID_UNKNOWN, WakeContext, Waking};
-use holdup_events::recording::{Host, Rung, SourceState};
+use holdup_events::recording::{Backend, Host, SourceState};
 use holdup_events::tables::{Frame, FrameKind};
 use holdup_events::{CpuId, Event, Timestamp};
 
 use self::line::{Head, Task, Usefulness};
 use super::{Facts, Info, ReadError, Reader, Wanted};
 use crate::imported::{
-    Kernel, Names, Record, Records, SAMPLES, SWITCHES, Sampled, Switched, TEXT_MAX, Told, cut, retell,
-    unknown_wait,
+    ImportSummary, Kernel, Names, Record, Records, SAMPLES, SWITCHES, Sampled, Switched, TEXT_MAX, cut,
+    retell, unknown_wait,
 };
 
 /// The format.
@@ -50,7 +50,7 @@ impl Reader for Format {
     }
 }
 
-fn facts(text: Text<'_>, told: Told) -> Facts {
+fn facts(text: Text<'_>, told: ImportSummary) -> Facts {
     let mut missing = Vec::new();
     if told.samples == 0 {
         missing.push("no samples of a clock or of cycles".to_owned());
@@ -92,7 +92,7 @@ fn facts(text: Text<'_>, told: Told) -> Facts {
         },
         command: Vec::new(),
         span: told.span,
-        rung: if told.switched { Rung::Perf } else { Rung::Proc },
+        backend: if told.switched { Backend::Perf } else { Backend::Proc },
         limits: told.limits("perf script"),
         sample_period_ns: told.sample_period_ns,
         sources,

@@ -11,7 +11,7 @@ mod message;
 mod stacks;
 mod values;
 
-use holdup_events::recording::{Rung, SourceState};
+use holdup_events::recording::{Backend, SourceState};
 use holdup_events::{Event, Timestamp};
 use prost::Message;
 
@@ -69,7 +69,7 @@ impl Reader for Format {
 }
 
 /// Summary of the emitted events.
-struct Told {
+struct EmittedRows {
     source: &'static str,
     limits: String,
     rows: u64,
@@ -89,13 +89,13 @@ fn unsupported(profile: &Profile, places: &Places) -> ReadError {
     }
 }
 
-fn facts(told: Told, places: Places) -> Facts {
+fn facts(told: EmittedRows, places: Places) -> Facts {
     let missing = match told.rows < told.wanted {
         true => format!("{} are thinned down to {}", told.wanted, told.rows),
         false => String::new(),
     };
     Facts {
-        rung: Rung::Proc,
+        backend: Backend::Proc,
         limits: told.limits,
         span: told.span,
         sample_period_ns: told.period_ns,

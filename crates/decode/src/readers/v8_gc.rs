@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use holdup_events::Event;
-use holdup_events::recording::{Rung, SourceState};
+use holdup_events::recording::{Backend, SourceState};
 use holdup_events::tables::SpanKind;
 
 use super::{Facts, Info, ReadError, Reader, Wanted};
@@ -54,7 +54,7 @@ impl Reader for Format {
         let told = telling.finish(SOURCE, sink)?;
         Ok(Facts {
             span: told.span,
-            rung: Rung::Proc,
+            backend: Backend::Proc,
             limits: "V8's own lines about its collections: only pauses, no times on CPUs. Their ends have a resolution of 1 ms, and each isolate counts from its own start"
                 .to_owned(),
             sources: vec![SourceState {
@@ -240,7 +240,7 @@ mod tests {
         let text = "[1:0x2] 10 ms: pause=4.0 gc=s\n[1:0x2] 11 ms: pause=3.5 gc=s\n";
         let mut times = Vec::new();
         let facts = Format.read(text.as_bytes(), &Wanted::default(), &mut |event| {
-            if let Event::Tell(tell) = event {
+            if let Event::Runtime(tell) = event {
                 times.push(tell.at.0 / 100_000);
             }
         });

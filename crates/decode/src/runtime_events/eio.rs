@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use holdup_events::event::Told;
+use holdup_events::event::RuntimeEventKind;
 use holdup_events::tables::SpanKind;
 
 use super::Name;
@@ -46,7 +46,7 @@ impl Fibers {
         &mut self,
         slot: u32,
         (event, value, text): (&str, u64, &Name),
-        put: &mut dyn FnMut(Told, Name),
+        put: &mut dyn FnMut(RuntimeEventKind, Name),
     ) {
         match event {
             "eio.fiber" => {
@@ -62,12 +62,12 @@ impl Fibers {
                 let turn = self.turns.entry(slot).or_insert_with(|| Turn { fiber: None, spans: Vec::new() });
                 if turn.spans.len() < DEPTH_MAX {
                     turn.spans.push(text.clone());
-                    put(Told::Begin(SpanKind::User), text.clone());
+                    put(RuntimeEventKind::Begin(SpanKind::User), text.clone());
                 }
             }
             "eio.exit_span" => {
                 if let Some(name) = self.turns.get_mut(&slot).and_then(|turn| turn.spans.pop()) {
-                    put(Told::End, name);
+                    put(RuntimeEventKind::End, name);
                 }
             }
             _ => {}
@@ -80,21 +80,21 @@ impl Fibers {
         self.asleep.retain(|(of, _), _| *of != slot);
     }
 
-    fn gives_way(&mut self, slot: u32, put: &mut dyn FnMut(Told, Name)) {
+    fn gives_way(&mut self, slot: u32, put: &mut dyn FnMut(RuntimeEventKind, Name)) {
         let Some(Turn { fiber, spans }) = self.turns.remove(&slot) else { return };
-        spans.iter().rev().for_each(|name| put(Told::End, name.clone()));
+        spans.iter().rev().for_each(|name| put(RuntimeEventKind::End, name.clone()));
         let Some((fiber, name)) = fiber else { return };
-        put(Told::End, name);
+        put(RuntimeEventKind::End, name);
         if !spans.is_empty() && self.asleep.len() < ASLEEP_MAX {
             self.asleep.insert((slot, fiber), spans);
         }
     }
 
-    fn goes_on(&mut self, slot: u32, fiber: u64, put: &mut dyn FnMut(Told, Name)) {
+    fn goes_on(&mut self, slot: u32, fiber: u64, put: &mut dyn FnMut(RuntimeEventKind, Name)) {
         let name = self.name(fiber);
         let spans = self.asleep.remove(&(slot, fiber)).unwrap_or_default();
-        put(Told::Begin(SpanKind::User), name.clone());
-        spans.iter().for_each(|name| put(Told::Begin(SpanKind::User), name.clone()));
+        put(RuntimeEventKind::Begin(SpanKind::User), name.clone());
+        spans.iter().for_each(|name| put(RuntimeEventKind::Begin(SpanKind::User), name.clone()));
         self.turns.insert(slot, Turn { fiber: Some((fiber, name)), spans });
     }
 
@@ -138,7 +138,7 @@ mod tests {
         let mut all = Vec::new();
         for (event, value, text) in events {
             fibers.take(0, (event, *value, &(*text).into()), &mut |what, name| {
-                all.push(format!("{}{name}", if what == Told::End { '-' } else { '+' }));
+                all.push(format!("{}{name}", if what == RuntimeEventKind::End { '-' } else { '+' }));
             });
         }
         all.join(" ")

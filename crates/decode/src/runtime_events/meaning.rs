@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use holdup_events::event::{Tell, Told};
+use holdup_events::event::{RuntimeEvent, RuntimeEventKind};
 use holdup_events::tables::SpanKind;
 use holdup_events::{Event, Timestamp};
 
@@ -94,12 +94,12 @@ impl Teller {
     pub fn gap(&mut self, slot: u32, sink: &mut dyn FnMut(Event)) {
         self.fibers.forget(slot);
         let Some(state) = self.slots.get(slot as usize).filter(|state| state.open) else { return };
-        sink(Event::Tell(Tell {
+        sink(Event::Runtime(RuntimeEvent {
             at: state.last,
             tgid: self.tgid,
             tid: 0,
             lane: slot,
-            what: Told::Gap,
+            what: RuntimeEventKind::Gap,
             name: self.none.clone(),
         }));
     }
@@ -113,30 +113,31 @@ impl Teller {
         sink: &mut dyn FnMut(Event),
     ) {
         let tgid = self.tgid;
-        let mut put = |what, name| sink(Event::Tell(Tell { at, tgid, tid: 0, lane: slot, what, name }));
+        let mut put =
+            |what, name| sink(Event::Runtime(RuntimeEvent { at, tgid, tid: 0, lane: slot, what, name }));
         let spawned = message.kind == Kind::Lifecycle && message.id == DOMAIN_SPAWN;
         let Some(state) = self.slots.get_mut(slot as usize) else { return };
         let was_open = std::mem::replace(&mut state.open, true);
         // Events between the end of one domain and the start of the next belong to the first one.
         if spawned && was_open {
-            put(Told::LaneEnd, self.none.clone());
+            put(RuntimeEventKind::LaneEnd, self.none.clone());
         }
         if spawned || !was_open {
             self.fibers.forget(slot);
-            put(Told::LaneStart, self.runtime.clone());
+            put(RuntimeEventKind::LaneStart, self.runtime.clone());
         }
         let value = message.payload.first().copied().unwrap_or(0);
         match message.kind {
             Kind::Lifecycle => {
                 let name = LIFECYCLE.get(usize::from(message.id)).copied().unwrap_or("lifecycle");
-                put(Told::Mark { value, text: self.none.clone() }, self.text(name.as_bytes()));
+                put(RuntimeEventKind::Mark { value, text: self.none.clone() }, self.text(name.as_bytes()));
             }
             Kind::Begin => {
                 let (name, kind) = self.phase(message.id);
-                put(Told::Begin(kind), name);
+                put(RuntimeEventKind::Begin(kind), name);
             }
-            Kind::End => put(Told::End, self.phase(message.id).0),
-            Kind::Counter => put(Told::Counter(value), self.counter(message.id)),
+            Kind::End => put(RuntimeEventKind::End, self.phase(message.id).0),
+            Kind::Counter => put(RuntimeEventKind::Counter(value), self.counter(message.id)),
             Kind::UserUnit | Kind::UserInt | Kind::UserBegin | Kind::UserEnd | Kind::UserBytes => {
                 let name = self.custom(message.id, names);
                 self.convert_user_event(slot, message, name, &mut put);
@@ -151,7 +152,7 @@ impl Teller {
         slot: u32,
         message: &Message,
         name: Name,
-        put: &mut dyn FnMut(Told, Name),
+        put: &mut dyn FnMut(RuntimeEventKind, Name),
     ) {
         let number = || message.payload.first().copied().unwrap_or(0);
         let (value, text) = match message.kind {
@@ -163,16 +164,17 @@ impl Teller {
             _ => (0, self.none.clone()),
         };
         let kind = if &*name == eio::IDLE { SpanKind::Idle } else { SpanKind::User };
-        let mut own = |put: &mut dyn FnMut(Told, Name)| self.fibers.take(slot, (&name, value, &text), put);
+        let mut own =
+            |put: &mut dyn FnMut(RuntimeEventKind, Name)| self.fibers.take(slot, (&name, value, &text), put);
         match message.kind {
             // What a fiber has begun ends before the domain is idle.
             Kind::UserBegin => {
                 own(put);
-                put(Told::Begin(kind), name.clone());
+                put(RuntimeEventKind::Begin(kind), name.clone());
             }
-            Kind::UserEnd => put(Told::End, name),
+            Kind::UserEnd => put(RuntimeEventKind::End, name),
             _ => {
-                put(Told::Mark { value, text: text.clone() }, name.clone());
+                put(RuntimeEventKind::Mark { value, text: text.clone() }, name.clone());
                 own(put);
             }
         }

@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 
-use holdup_events::event::Told;
+use holdup_events::event::RuntimeEventKind;
 
 use super::*;
 
@@ -94,8 +94,8 @@ const ALWAYS: Span = Span { from: Timestamp(0), until: Timestamp(1 << 40) };
 fn poll(rings: &mut Rings<&Living>) -> (Vec<u64>, usize) {
     let (mut values, mut losses) = (Vec::new(), 0);
     rings.poll(ALWAYS, &mut |event| match event {
-        Event::Tell(tell) => {
-            if let Told::Counter(value) = tell.what {
+        Event::Runtime(tell) => {
+            if let RuntimeEventKind::Counter(value) = tell.what {
                 values.push(value);
             }
         }
@@ -193,8 +193,8 @@ fn events_outside_the_recording_are_dropped() {
     }
     let mut values = Vec::new();
     rings.poll(Span { from: Timestamp(10), until: Timestamp(100) }, &mut |event| {
-        if let Event::Tell(tell) = event
-            && let Told::Counter(value) = tell.what
+        if let Event::Runtime(tell) = event
+            && let RuntimeEventKind::Counter(value) = tell.what
         {
             values.push((tell.at.0, value));
         }
@@ -243,15 +243,15 @@ fn a_slot_that_is_used_again_is_another_lane() {
     }
     let mut told = Vec::new();
     rings.poll(ALWAYS, &mut |event| {
-        if let Event::Tell(tell) = event {
+        if let Event::Runtime(tell) = event {
             told.push((tell.at.0, tell.what, tell.name.to_string()));
         }
     });
     let lanes: Vec<u64> =
-        told.iter().filter(|(_, what, _)| *what == Told::LaneStart).map(|(at, ..)| *at).collect();
+        told.iter().filter(|(_, what, _)| *what == RuntimeEventKind::LaneStart).map(|(at, ..)| *at).collect();
     assert_eq!(lanes, [10, 20]);
     let ends: Vec<u64> =
-        told.iter().filter(|(_, what, _)| *what == Told::LaneEnd).map(|(at, ..)| *at).collect();
+        told.iter().filter(|(_, what, _)| *what == RuntimeEventKind::LaneEnd).map(|(at, ..)| *at).collect();
     assert_eq!(ends, [20]);
     assert!(told.iter().any(|(_, _, name)| name == "minor"));
 }

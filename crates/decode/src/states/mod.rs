@@ -106,7 +106,7 @@ impl<'a> Builder<'a> {
             Event::Watched(watched) => self.names.watched(&watched),
             Event::TaskWait(wait) => self.task_wait(&wait),
             Event::TaskWindow(window) => self.task_window(&window),
-            Event::Tell(tell) => self.take_runtime_event(&tell, sink),
+            Event::Runtime(tell) => self.take_runtime_event(&tell, sink),
             Event::Affinity(affinity) => self.names.may_run_on(&affinity),
             Event::Loss(loss) => {
                 self.doubt(&loss);

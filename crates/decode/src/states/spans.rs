@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use holdup_events::event::{Tell, Told};
+use holdup_events::event::{RuntimeEvent, RuntimeEventKind};
 use holdup_events::tables::{
     CounterRow, HARDWARE, HARDWARE_LANES, Lane, MarkRow, SpanKind, SpanRow, TableSink, TellName,
 };
@@ -85,7 +85,7 @@ pub struct Lanes {
 }
 
 impl Builder<'_> {
-    pub(super) fn take_runtime_event(&mut self, tell: &Tell, sink: &mut dyn TableSink) {
+    pub(super) fn take_runtime_event(&mut self, tell: &RuntimeEvent, sink: &mut dyn TableSink) {
         let at = tell.at.max(self.start);
         let process = self.names.process(tell.tgid);
         let mut running: Vec<ThreadId> = if tell.tid != 0 {
@@ -112,16 +112,16 @@ impl Builder<'_> {
 }
 
 impl Lanes {
-    fn is_new_lane(&self, tell: &Tell) -> bool {
+    fn is_new_lane(&self, tell: &RuntimeEvent) -> bool {
         !self.living.contains_key(&(tell.tgid, tell.lane))
     }
 
-    fn add(&mut self, tell: &Tell, (process, anybody): (ProcessId, ThreadId), at: Timestamp) {
+    fn add(&mut self, tell: &RuntimeEvent, (process, anybody): (ProcessId, ThreadId), at: Timestamp) {
         if self.names.is_empty() {
             self.names.push(TellName::default());
         }
         let runtime = match tell.what {
-            Told::LaneStart => tell.name.to_string(),
+            RuntimeEventKind::LaneStart => tell.name.to_string(),
             _ if tell.lane & HARDWARE_LANES != 0 => HARDWARE.to_owned(),
             _ => String::new(),
         };
@@ -132,29 +132,32 @@ impl Lanes {
         self.anybody.push(anybody);
     }
 
-    fn take(&mut self, tell: &Tell, at: Timestamp, set: SetId) {
+    fn take(&mut self, tell: &RuntimeEvent, at: Timestamp, set: SetId) {
         let Some(lane) = self.living.get(&(tell.tgid, tell.lane)).copied() else { return };
         if let Some(row) = self.rows.get_mut(lane as usize) {
             row.end = row.end.max(at);
         }
         let by = Teller::Entry(self.log.len() as u32);
-        if !matches!(tell.what, Told::LaneStart | Told::LaneEnd | Told::Gap) {
+        if !matches!(
+            tell.what,
+            RuntimeEventKind::LaneStart | RuntimeEventKind::LaneEnd | RuntimeEventKind::Gap
+        ) {
             self.log.push(Entry { at, lane, set });
         }
         match &tell.what {
-            Told::LaneStart => {}
-            Told::LaneEnd => {
+            RuntimeEventKind::LaneStart => {}
+            RuntimeEventKind::LaneEnd => {
                 self.close_all(lane);
                 self.living.remove(&(tell.tgid, tell.lane));
             }
-            Told::Gap => self.close_all(lane),
-            Told::Begin(kind) => self.begin(lane, (at, by), *kind, &tell.name),
-            Told::End => self.end(lane, (at, by), &tell.name),
-            Told::Counter(value) => {
+            RuntimeEventKind::Gap => self.close_all(lane),
+            RuntimeEventKind::Begin(kind) => self.begin(lane, (at, by), *kind, &tell.name),
+            RuntimeEventKind::End => self.end(lane, (at, by), &tell.name),
+            RuntimeEventKind::Counter(value) => {
                 let name = self.name(&tell.name, SpanKind::User);
                 self.wait(lane, (at, by), name, What::Counter { value: *value });
             }
-            Told::Mark { value, text } => {
+            RuntimeEventKind::Mark { value, text } => {
                 let name = self.name(&tell.name, SpanKind::User);
                 let text = if text.is_empty() { 0 } else { self.name(text, SpanKind::User) };
                 self.wait(lane, (at, by), name, What::Mark { value: *value, text });

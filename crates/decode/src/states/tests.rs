@@ -472,7 +472,7 @@ fn poll(at: u64, state: SnapshotState, exec: u64, queue: u64) -> Event {
 fn polled(events: Vec<Event>) -> Trace {
     assemble(
         events,
-        Manifest { end_ns: 200, rung: holdup_events::recording::Rung::Proc, ..Manifest::default() },
+        Manifest { end_ns: 200, backend: holdup_events::recording::Backend::Proc, ..Manifest::default() },
     )
 }
 

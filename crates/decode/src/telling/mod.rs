@@ -12,8 +12,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use holdup_events::event::{
-    Lifecycle, LifecycleChange, Outcome, RawWait, Snapshot, SnapshotState, Switch, Tell, Told, WakeContext,
-    Waking,
+    Lifecycle, LifecycleChange, Outcome, RawWait, RuntimeEvent, RuntimeEventKind, Snapshot, SnapshotState,
+    Switch, WakeContext, Waking,
 };
 use holdup_events::tables::SpanKind;
 use holdup_events::{CpuId, Event, Loss, Timestamp, WaitReason};
@@ -318,12 +318,14 @@ impl Narrator {
         }
         match what {
             What::Born(_) | What::Found(_) => {}
-            What::Begin(kind, name) => self.emit_on_lane(who, at, Told::Begin(kind), name, sink),
-            What::End(name) => self.emit_on_lane(who, at, Told::End, name, sink),
-            What::Counter(name, value) => self.emit_on_lane(who, at, Told::Counter(value), name, sink),
+            What::Begin(kind, name) => self.emit_on_lane(who, at, RuntimeEventKind::Begin(kind), name, sink),
+            What::End(name) => self.emit_on_lane(who, at, RuntimeEventKind::End, name, sink),
+            What::Counter(name, value) => {
+                self.emit_on_lane(who, at, RuntimeEventKind::Counter(value), name, sink)
+            }
             What::Mark(name, value, text) => {
                 let text = self.word(text);
-                self.emit_on_lane(who, at, Told::Mark { value, text }, name, sink);
+                self.emit_on_lane(who, at, RuntimeEventKind::Mark { value, text }, name, sink);
             }
             What::On(cpu) => {
                 sink(Event::Switch(Switch { at, cpu, next_tid: self.tid(Some(who)), ..Switch::default() }))
@@ -424,13 +426,20 @@ impl Narrator {
         sink(Event::Switch(Switch { at, cpu, prev_tid, prev_tgid, outcome, ..Switch::default() }));
     }
 
-    fn emit_on_lane(&mut self, who: Who, at: Timestamp, what: Told, name: Word, sink: &mut dyn FnMut(Event)) {
+    fn emit_on_lane(
+        &mut self,
+        who: Who,
+        at: Timestamp,
+        what: RuntimeEventKind,
+        name: Word,
+        sink: &mut dyn FnMut(Event),
+    ) {
         let Some(person) = self.people.get(who.0 as usize) else { return };
         let (tgid, tid, lane) = (person.pid, person.tid, person.lane);
-        let put = |what, name| Event::Tell(Tell { at, tgid, tid, lane, what, name });
+        let put = |what, name| Event::Runtime(RuntimeEvent { at, tgid, tid, lane, what, name });
         let runtime: Arc<str> = person.runtime.as_str().into();
         if !std::mem::replace(&mut self.stage(who).lane, true) {
-            sink(put(Told::LaneStart, runtime));
+            sink(put(RuntimeEventKind::LaneStart, runtime));
         }
         sink(put(what, self.word(name)));
     }
@@ -440,7 +449,14 @@ impl Narrator {
             && let Some(person) = self.people.get(who.0 as usize)
         {
             let (tgid, tid, lane) = (person.pid, person.tid, person.lane);
-            sink(Event::Tell(Tell { at, tgid, tid, lane, what: Told::LaneEnd, name: self.none.clone() }));
+            sink(Event::Runtime(RuntimeEvent {
+                at,
+                tgid,
+                tid,
+                lane,
+                what: RuntimeEventKind::LaneEnd,
+                name: self.none.clone(),
+            }));
         }
     }
 

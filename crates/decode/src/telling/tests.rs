@@ -14,14 +14,14 @@ fn person(tid: u32, name: &str) -> Person {
 }
 
 fn emitted(events: &[Event]) -> Vec<(u64, u32, String)> {
-    let text = |tell: &Tell| match &tell.what {
-        Told::Begin(_) => format!("+{}", tell.name),
-        Told::End => format!("-{}", tell.name),
-        Told::Counter(value) => format!("{}={value}", tell.name),
+    let text = |tell: &RuntimeEvent| match &tell.what {
+        RuntimeEventKind::Begin(_) => format!("+{}", tell.name),
+        RuntimeEventKind::End => format!("-{}", tell.name),
+        RuntimeEventKind::Counter(value) => format!("{}={value}", tell.name),
         what => format!("{what:?}"),
     };
     let of = |event: &Event| match event {
-        Event::Tell(tell) => Some((tell.at.0, tell.lane, text(tell))),
+        Event::Runtime(tell) => Some((tell.at.0, tell.lane, text(tell))),
         _ => None,
     };
     events.iter().filter_map(of).collect()

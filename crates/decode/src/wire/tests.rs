@@ -328,7 +328,7 @@ fn span_places_have_their_registered_meaning() {
     decoder.probed().know_place(3, vec![crate::probed::Act { span, ends: false }]);
     decoder.decode(&place, &mut |event| events.push(event)).unwrap();
     assert!(
-        matches!(&events[1], Event::Tell(tell) if (tell.tid, tell.tgid, tell.lane) == (5, 4, 5)),
+        matches!(&events[1], Event::Runtime(tell) if (tell.tid, tell.tgid, tell.lane) == (5, 4, 5)),
         "{events:?}"
     );
     // Numbers are missing: open spans may have ended.
@@ -387,13 +387,14 @@ fn hardware_counters_are_emitted_for_their_thread() {
     decoder.hardware().know(&["cycles", "instructions"]);
     let mut take = |record: &[u8]| {
         decoder.decode(record, &mut |event| match event {
-            Event::Tell(tell) => told.push((tell.tid, tell.name.to_string(), tell.what)),
+            Event::Runtime(tell) => told.push((tell.tid, tell.name.to_string(), tell.what)),
             other => panic!("{other:?}"),
         })
     };
     take(&counters).unwrap();
     assert!(take(&counters[..size::COUNTERS - 1]).is_err());
-    let counter = |name: &str, value| (5, name.to_owned(), holdup_events::event::Told::Counter(value));
+    let counter =
+        |name: &str, value| (5, name.to_owned(), holdup_events::event::RuntimeEventKind::Counter(value));
     let expected =
         [counter("counted_ns", 2_000_000), counter("cycles", 6_000_000), counter("instructions", 9_000_000)];
     assert_eq!(told, expected);

@@ -65,7 +65,7 @@ mod wait_flag {
 /// Flag next to a sample's kernel-mode bit: registers follow.
 const SAMPLE_HAS_REGISTERS: u8 = 0x80;
 
-/// Code of a [`crate::event::Told`] in the low bits, a span's kind above.
+/// Code of a [`crate::event::RuntimeEventKind`] in the low bits, a span's kind above.
 mod told {
     pub const LANE_START: u8 = 0;
     pub const LANE_END: u8 = 1;

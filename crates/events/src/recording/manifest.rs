@@ -46,11 +46,11 @@ pub struct Manifest {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub boot_id: String,
     /// Backend that recorded. Format 1 called it `rung`.
-    #[serde(rename = "backend", alias = "rung")]
-    pub rung: Rung,
+    #[serde(alias = "rung")]
+    pub backend: Backend,
     /// Why a better backend is not used. Empty for the best one.
-    #[serde(rename = "backend_reason", alias = "rung_reason")]
-    pub rung_reason: String,
+    #[serde(alias = "rung_reason")]
+    pub backend_reason: String,
     /// Every source, with its state and its limits.
     pub sources: Vec<SourceState>,
     /// Cost of the recording itself.
@@ -210,7 +210,7 @@ impl CpuPlace {
 /// How much of the kernel a recording could see.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Rung {
+pub enum Backend {
     /// BPF programs: every switch with its reason, every wakeup.
     #[default]
     Bpf,
@@ -280,7 +280,8 @@ mod tests {
 
     #[test]
     fn format_1_is_read_with_its_names_of_the_backend() {
-        let recorded = Manifest { rung: Rung::Perf, rung_reason: "no BTF".to_owned(), ..Manifest::default() };
+        let recorded =
+            Manifest { backend: Backend::Perf, backend_reason: "no BTF".to_owned(), ..Manifest::default() };
         let text = serde_json::to_string(&recorded).unwrap();
         assert!(text.contains(r#""backend":"perf","backend_reason":"no BTF""#), "{text}");
         let old = text.replace("\"backend", "\"rung");

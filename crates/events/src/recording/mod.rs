@@ -16,6 +16,6 @@ pub use codec::{CodecError, Decoder, Encoder};
 pub use error::RecordingError;
 pub use journal::{HeldJournal, JournalReader, JournalWriter};
 pub use load::{SliceStart, SliceStarts, has_only_journal, manifest, open, pack, pack_aside, unpack};
-pub use manifest::{Cost, CpuPlace, FORMAT_VERSION, Fired, Host, Manifest, MemoryUse, Rung, SourceState};
+pub use manifest::{Backend, Cost, CpuPlace, FORMAT_VERSION, Fired, Host, Manifest, MemoryUse, SourceState};
 pub use parquet::{Kind, Schema, TABLES};
 pub use save::{RecordingWriter, SmallTables};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::event::{Tell, Told};
+use crate::event::{RuntimeEvent, RuntimeEventKind};
 use crate::{Event, Timestamp};
 
 /// Deeper nesting is no program's.
@@ -11,8 +11,8 @@ const DEPTH_MAX: usize = 1024;
 /// Current state of a lane.
 #[derive(Clone, Debug, Default)]
 struct Lane {
-    start: Option<Tell>,
-    open: Vec<Tell>,
+    start: Option<RuntimeEvent>,
+    open: Vec<RuntimeEvent>,
 }
 
 /// Living lanes by process and number.
@@ -32,34 +32,34 @@ impl Lane {
 }
 
 impl Lanes {
-    pub(super) fn fold(&mut self, tell: &Tell) {
+    pub(super) fn fold(&mut self, tell: &RuntimeEvent) {
         let key = (tell.tgid, tell.lane);
         match tell.what {
-            Told::LaneStart => {
+            RuntimeEventKind::LaneStart => {
                 self.0.insert(key, Lane { start: Some(tell.clone()), open: Vec::new() });
             }
-            Told::LaneEnd => {
+            RuntimeEventKind::LaneEnd => {
                 self.0.remove(&key);
             }
-            Told::Begin(_) => {
+            RuntimeEventKind::Begin(_) => {
                 let lane = self.0.entry(key).or_default();
                 if lane.open.len() < DEPTH_MAX {
                     lane.open.push(tell.clone());
                 }
             }
-            Told::Gap => self.close(key, Vec::clear),
-            Told::End => self.close(key, |open| {
+            RuntimeEventKind::Gap => self.close(key, Vec::clear),
+            RuntimeEventKind::End => self.close(key, |open| {
                 if let Some(place) = open.iter().rposition(|open| open.name == tell.name) {
                     open.remove(place);
                 }
             }),
             // Ignored: lanes with only counters and marks (hardware counters) would accumulate one entry per
             // thread ever seen.
-            Told::Counter(_) | Told::Mark { .. } => {}
+            RuntimeEventKind::Counter(_) | RuntimeEventKind::Mark { .. } => {}
         }
     }
 
-    fn close(&mut self, key: (u32, u32), close: impl FnOnce(&mut Vec<Tell>)) {
+    fn close(&mut self, key: (u32, u32), close: impl FnOnce(&mut Vec<RuntimeEvent>)) {
         let Some(lane) = self.0.get_mut(&key) else { return };
         close(&mut lane.open);
         if lane.is_empty() {
@@ -80,7 +80,7 @@ impl Lanes {
     pub(super) fn emit_open(&self, at: Timestamp, sink: &mut dyn FnMut(Event)) {
         for lane in self.0.values() {
             let told = lane.start.iter().chain(&lane.open);
-            told.for_each(|tell| sink(Event::Tell(Tell { at, ..tell.clone() })));
+            told.for_each(|tell| sink(Event::Runtime(RuntimeEvent { at, ..tell.clone() })));
         }
     }
 }
@@ -94,20 +94,20 @@ mod tests {
     fn a_lane_of_which_nothing_holds_takes_no_room() {
         let tell = |lanes: &mut Lanes, what| {
             let name = "minor".into();
-            lanes.fold(&Tell { at: Timestamp(1), tgid: 5, tid: 7, lane: 7, what, name });
+            lanes.fold(&RuntimeEvent { at: Timestamp(1), tgid: 5, tid: 7, lane: 7, what, name });
             lanes.0.len()
         };
         let mut lanes = Lanes::default();
-        let mark = Told::Mark { value: 0, text: "".into() };
-        for nothing in [Told::Counter(3), mark, Told::Gap, Told::End] {
+        let mark = RuntimeEventKind::Mark { value: 0, text: "".into() };
+        for nothing in [RuntimeEventKind::Counter(3), mark, RuntimeEventKind::Gap, RuntimeEventKind::End] {
             assert_eq!(tell(&mut lanes, nothing), 0);
         }
-        for closes in [Told::End, Told::Gap] {
-            assert_eq!(tell(&mut lanes, Told::Begin(SpanKind::User)), 1);
+        for closes in [RuntimeEventKind::End, RuntimeEventKind::Gap] {
+            assert_eq!(tell(&mut lanes, RuntimeEventKind::Begin(SpanKind::User)), 1);
             assert_eq!(tell(&mut lanes, closes), 0);
         }
-        assert_eq!(tell(&mut lanes, Told::LaneStart), 1);
-        assert_eq!(tell(&mut lanes, Told::Gap), 1, "it lives");
-        assert_eq!(tell(&mut lanes, Told::LaneEnd), 0);
+        assert_eq!(tell(&mut lanes, RuntimeEventKind::LaneStart), 1);
+        assert_eq!(tell(&mut lanes, RuntimeEventKind::Gap), 1, "it lives");
+        assert_eq!(tell(&mut lanes, RuntimeEventKind::LaneEnd), 0);
     }
 }

@@ -48,7 +48,7 @@ impl Standing {
             Event::Affinity(affinity) => self.threads.affinity(affinity),
             Event::Loss(loss) => self.threads.doubt(loss),
             Event::Mapping(mapping) => self.map(mapping),
-            Event::Tell(tell) => self.lanes.fold(tell),
+            Event::Runtime(tell) => self.lanes.fold(tell),
             Event::ObjectName(name) => self.name(name),
             Event::TaskWindow(window) => self.task_window(window),
             Event::Stack(_)

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::event::{
-    Lifecycle, LifecycleChange, Outcome, RawWait, Snapshot, SnapshotState, Switch, Tell, Told, Waking,
+    Lifecycle, LifecycleChange, Outcome, RawWait, RuntimeEvent, RuntimeEventKind, Snapshot, SnapshotState,
+    Switch, Waking,
 };
 use crate::tables::SpanKind;
 use crate::{CpuId, Loss};
@@ -123,17 +124,17 @@ fn mappings_and_open_spans_are_emitted_again() {
         })
     };
     let tell = |at, what, name: &str| {
-        Event::Tell(Tell { at: Timestamp(at), tgid: 5, tid: 7, lane: 0, what, name: name.into() })
+        Event::Runtime(RuntimeEvent { at: Timestamp(at), tgid: 5, tid: 7, lane: 0, what, name: name.into() })
     };
     let events = [
         switch(1, 7, blocked(0), 0),
         map(1, 100, 200, "/old"),
         map(2, 300, 400, "/other"),
         map(3, 100, 200, "/new"),
-        tell(1, Told::LaneStart, "ocaml 5.3"),
-        tell(2, Told::Begin(SpanKind::GcWork), "minor"),
-        tell(3, Told::Begin(SpanKind::GcWork), "major"),
-        tell(4, Told::End, "major"),
+        tell(1, RuntimeEventKind::LaneStart, "ocaml 5.3"),
+        tell(2, RuntimeEventKind::Begin(SpanKind::GcWork), "minor"),
+        tell(3, RuntimeEventKind::Begin(SpanKind::GcWork), "major"),
+        tell(4, RuntimeEventKind::End, "major"),
     ];
     let told = emitted(&events);
     let paths: Vec<&str> = told
@@ -147,7 +148,7 @@ fn mappings_and_open_spans_are_emitted_again() {
     let names: Vec<(&str, u64)> = told
         .iter()
         .filter_map(|event| match event {
-            Event::Tell(tell) => Some((&*tell.name, tell.at.0)),
+            Event::Runtime(tell) => Some((&*tell.name, tell.at.0)),
             _ => None,
         })
         .collect();
@@ -174,12 +175,12 @@ fn windows_that_are_open_stand() {
 #[test]
 fn lanes_of_exited_threads_are_forgotten() {
     let start = |tgid, tid, lane| {
-        let (what, name) = (Told::LaneStart, format!("lane {lane}").as_str().into());
-        Event::Tell(Tell { at: Timestamp(20), tgid, tid, lane, what, name })
+        let (what, name) = (RuntimeEventKind::LaneStart, format!("lane {lane}").as_str().into());
+        Event::Runtime(RuntimeEvent { at: Timestamp(20), tgid, tid, lane, what, name })
     };
     let begin = |tgid, tid, lane| {
-        let (what, name) = (Told::Begin(SpanKind::User), format!("span {lane}").as_str().into());
-        Event::Tell(Tell { at: Timestamp(20), tgid, tid, lane, what, name })
+        let (what, name) = (RuntimeEventKind::Begin(SpanKind::User), format!("span {lane}").as_str().into());
+        Event::Runtime(RuntimeEvent { at: Timestamp(20), tgid, tid, lane, what, name })
     };
     let fork = |at, tid, tgid| {
         let change = LifecycleChange::Fork { parent_tid: 5 };
@@ -214,7 +215,7 @@ fn lanes_of_exited_threads_are_forgotten() {
     let lanes = |standing: &Standing| {
         let mut lanes = Vec::new();
         standing.emit(Timestamp(late), &mut |event| {
-            if let Event::Tell(tell) = event {
+            if let Event::Runtime(tell) = event {
                 lanes.push(tell.lane);
             }
         });

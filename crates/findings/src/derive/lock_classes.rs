@@ -38,10 +38,10 @@ pub(super) struct LockClasses {
 }
 
 /// Rule and class found on a stack.
-type Told = Option<(RuleId, Option<String>)>;
+type StackRule = Option<(RuleId, Option<String>)>;
 
 /// Wait time (ns), by word and stack.
-type Waits = HashMap<(WaitId, StackId), (Told, u64)>;
+type Waits = HashMap<(WaitId, StackId), (StackRule, u64)>;
 
 impl LockClasses {
     /// Evaluates all waits of processes with such locks.
@@ -120,7 +120,7 @@ pub(super) fn outer_class(function: &str) -> Option<&str> {
 
 fn classify(trace: &Trace, roles: &Roles, waits: Waits) -> LockClasses {
     let numbers = numbers(trace, &waits);
-    let lock = |wait: WaitId, told: &Told| -> Option<LockClass> {
+    let lock = |wait: WaitId, told: &StackRule| -> Option<LockClass> {
         let (rule, class) = told.as_ref()?;
         let process = trace.wait(wait).process;
         let number = class.as_ref().and_then(|class| numbers.get(&(process, *rule, class.as_str())));

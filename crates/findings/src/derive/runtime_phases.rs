@@ -27,16 +27,16 @@ struct Course {
 
 /// The phases of every thread of the program.
 #[derive(Clone, Debug, Default)]
-pub struct Told {
+pub struct RuntimePhases {
     /// By thread. Empty if no runtime reported phases.
     courses: Vec<Course>,
 }
 
-impl Told {
+impl RuntimePhases {
     /// Lays all spans flat, but those that the program itself named and those of lanes that are not matched.
-    pub fn derive(trace: &Trace) -> Told {
+    pub fn derive(trace: &Trace) -> RuntimePhases {
         if trace.spans.is_empty() {
-            return Told::default();
+            return RuntimePhases::default();
         }
         let matched: Vec<bool> =
             (0..trace.lanes.len() as u32).map(|lane| phases::is_matched(trace, lane)).collect();
@@ -49,7 +49,7 @@ impl Told {
             let spans: Vec<SpanRow> = trace.spans.of_thread(thread).iter().filter(counts).copied().collect();
             Course::new(trace, thread, phases::flat(trace, &spans))
         });
-        Told { courses }
+        RuntimePhases { courses }
     }
 
     fn course_of(&self, thread: ThreadId) -> Option<&Course> {

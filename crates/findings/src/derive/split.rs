@@ -1,6 +1,6 @@
 //! Split of running time into user code, kernel, spinning and garbage collection, by samples, with its error.
 
-use holdup_events::recording::Rung;
+use holdup_events::recording::Backend;
 use holdup_events::tables::SampleRow;
 use holdup_events::{ThreadId, Timestamp, Trace};
 
@@ -93,7 +93,7 @@ impl Pool {
             program: Counts::default(),
             // In this backend the running times come from the samples themselves, so borrowing would change
             // counted values.
-            enough: if trace.manifest.rung == Rung::Proc { 1 } else { SAMPLES_ENOUGH },
+            enough: if trace.manifest.backend == Backend::Proc { 1 } else { SAMPLES_ENOUGH },
             variance: [0.0; PARTS],
             borrowed_ns: 0,
         }

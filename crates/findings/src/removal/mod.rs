@@ -15,7 +15,7 @@ mod peers;
 
 use std::cell::OnceCell;
 
-use holdup_events::recording::Rung;
+use holdup_events::recording::Backend;
 use holdup_events::{ThreadId, Trace};
 
 use crate::analysis::Derived;
@@ -231,7 +231,7 @@ fn lock_of(facts: Facts, derived: &Derived, (finding, charge): (&Finding, &Charg
 /// known.
 pub fn forecast_gains(facts: Facts, derived: &Derived, findings: &mut [Charged]) {
     let slices = facts.trace.slices.len();
-    if facts.trace.manifest.rung != Rung::Bpf || slices > SLICES_SOME {
+    if facts.trace.manifest.backend != Backend::Bpf || slices > SLICES_SOME {
         return;
     }
     let enough = if slices > SLICES_MAX { promises(findings, SOME) } else { 0.0 };

@@ -36,7 +36,7 @@ use super::{Info, Verdict};
 use crate::derive::holders::HoldKind;
 use crate::derive::why::What;
 use crate::finding::{Confidence, Evidence, Finding, Gain};
-use crate::moment::{Moments, Told};
+use crate::moment::{ChainLink, Moments};
 use crate::scene::{EVIDENCE_MAX, Scene};
 use crate::wording::thread;
 
@@ -68,11 +68,11 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
     Ok(pauses)
 }
 
-fn is_most_of(first: &Told, fired: &Fired) -> bool {
+fn is_most_of(first: &ChainLink, fired: &Fired) -> bool {
     first.link.end.since(first.link.start).0 as f64 >= WAIT_SHARE_MIN * fired.length_ns as f64
 }
 
-fn finding(scene: &Scene, fired: &Fired, chain: &[Told]) -> Finding {
+fn finding(scene: &Scene, fired: &Fired, chain: &[ChainLink]) -> Finding {
     let paused_ns = chain.first().map_or(0, |first| first.link.end.since(first.link.start).0);
     let summary = chain.iter().enumerate().map(|(place, told)| match (place, told.link.thread) {
         (0, _) => format!("{}: that fired {}.", told.text, fired.trigger),
@@ -101,13 +101,13 @@ fn sentence(text: &str) -> String {
 }
 
 /// The last thread of a chain.
-fn last_thread(scene: &Scene, chain: &[Told]) -> String {
+fn last_thread(scene: &Scene, chain: &[ChainLink]) -> String {
     let last = chain.iter().rev().find_map(|told| told.link.thread);
     last.map_or_else(|| "a thread".to_owned(), |id| thread(scene.trace, id))
 }
 
 /// The thread at the end of the chain, and its place.
-fn subject(scene: &Scene, chain: &[Told]) -> String {
+fn subject(scene: &Scene, chain: &[ChainLink]) -> String {
     let who = last_thread(scene, chain);
     let last = chain.iter().rev().find(|told| told.link.thread.is_some());
     match last.and_then(|told| told.place.as_ref()) {
@@ -116,15 +116,16 @@ fn subject(scene: &Scene, chain: &[Told]) -> String {
     }
 }
 
-fn evidence(told: &Told) -> Option<Evidence> {
+fn evidence(told: &ChainLink) -> Option<Evidence> {
     let (start, end) = (told.link.start, told.link.end);
     let thread = told.link.thread?;
     Some(Evidence { table: "slices", thread, start, duration: end.since(start), note: told.text.clone() })
 }
 
 /// The usual advice for the end of the chain.
-fn advice(scene: &Scene, chain: &[Told]) -> Vec<String> {
-    let is_lock = |told: &Told| matches!(&told.link.what, What::Held(hold, _) if hold.kind == HoldKind::Lock);
+fn advice(scene: &Scene, chain: &[ChainLink]) -> Vec<String> {
+    let is_lock =
+        |told: &ChainLink| matches!(&told.link.what, What::Held(hold, _) if hold.kind == HoldKind::Lock);
     let held = chain.iter().rev().find(|told| is_lock(told));
     let holder = held.and_then(|told| told.link.thread).map(|id| thread(scene.trace, id));
     let mut advice = Vec::new();

@@ -2,7 +2,7 @@
 //! interrupt.
 
 use holdup_events::event::WakeContext;
-use holdup_events::recording::Rung;
+use holdup_events::recording::Backend;
 use holdup_events::tables::{Process, SliceRow, Slices, Thread, ThreadState, Wakeup, Wakeups};
 use holdup_events::{CpuId, ThreadId, Timestamp, Trace, Wait, WaitId, WaitReason};
 use holdup_findings::derive::lock_holding::Holding;
@@ -44,7 +44,7 @@ fn analysed(held_ns: u64) -> Analysis {
         });
     }
     let mut trace = Trace::default();
-    trace.manifest.rung = Rung::Bpf;
+    trace.manifest.backend = Backend::Bpf;
     trace.manifest.end_ns = end.0;
     trace.manifest.host.cpus_allowed = 2;
     trace.threads =

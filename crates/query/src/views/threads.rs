@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use holdup_events::ThreadId;
-use holdup_events::recording::{Manifest, Rung};
+use holdup_events::recording::{Backend, Manifest};
 use holdup_events::tables::{Process, Thread};
 use holdup_findings::derive::class::{CLASSES, Class};
 use holdup_findings::derive::cpus::CpuUse;
@@ -27,7 +27,7 @@ pub(super) fn recording() -> Table<Manifest> {
             Int "end_ns" "end (ns)" = int(row.end_ns);
             Int "wall_ns" "length (ns)" = int(facts.trace.wall().0);
             Int "start_unix_ns" "Unix time of start_ns (ns)" = int(row.start_unix_ns);
-            Text "backend" "backend that recorded it: bpf, perf or proc" = text(rung(row.rung));
+            Text "backend" "backend that recorded it: bpf, perf or proc" = text(backend(row.backend));
             Flag "recovered" "it was restored from the journal of a recorder that was killed" = Some(row.recovered);
             Int "format" "version of the recording's format" = Some(i64::from(row.format));
             Text "holdup" "version of holdup that wrote it" = non_empty(&row.holdup);
@@ -37,11 +37,11 @@ pub(super) fn recording() -> Table<Manifest> {
     }
 }
 
-fn rung(rung: Rung) -> &'static str {
-    match rung {
-        Rung::Bpf => "bpf",
-        Rung::Perf => "perf",
-        Rung::Proc => "proc",
+fn backend(backend: Backend) -> &'static str {
+    match backend {
+        Backend::Bpf => "bpf",
+        Backend::Perf => "perf",
+        Backend::Proc => "proc",
     }
 }
 

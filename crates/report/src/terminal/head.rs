@@ -1,7 +1,7 @@
 //! The head of every report: the command, machine and duration, the losses, the cost of the recording, and
 //! the visible parts of the kernel.
 
-use holdup_events::recording::{Fired, Rung};
+use holdup_events::recording::{Backend, Fired};
 use holdup_findings::derive::timelines::Timelines;
 use holdup_findings::moment::Moments;
 use holdup_findings::too_short::{JUDGED_NS_MIN, is_too_short};
@@ -56,7 +56,7 @@ fn warnings(view: &View) -> Vec<String> {
         let text = format!("Too short to judge: below {at_least}, shares and findings are hints only.");
         texts.push((text, 0));
     }
-    texts.extend(rung(view).map(|text| (text, 2)));
+    texts.extend(backend(view).map(|text| (text, 2)));
     let wrapped = texts.iter().flat_map(|(text, indent)| wrap(text, view.style.columns(), *indent));
     wrapped.map(|line| view.style.paint(Tint::Warning, &line)).collect()
 }
@@ -212,22 +212,22 @@ fn loss(view: &View) -> (String, bool) {
     (text, whole)
 }
 
-fn rung(view: &View) -> Option<String> {
+fn backend(view: &View) -> Option<String> {
     let manifest = &view.trace.manifest;
     if manifest.mode == "import" {
         // Limits of the other tool's file, reported by the importer.
-        return Some(format!("Imported from {}.", clean(manifest.rung_reason.trim_end_matches('.'))));
+        return Some(format!("Imported from {}.", clean(manifest.backend_reason.trim_end_matches('.'))));
     }
-    let limits = match manifest.rung {
-        Rung::Bpf => return None,
-        Rung::Perf => {
+    let limits = match manifest.backend {
+        Backend::Bpf => return None,
+        Backend::Perf => {
             "perf events: running times are exact, but short waits have no reason, and there are no wakeups"
         }
-        Rung::Proc => "polling /proc: every state is sampled, and there are no wakeups",
+        Backend::Proc => "polling /proc: every state is sampled, and there are no wakeups",
     };
-    let reason = match manifest.rung_reason.is_empty() {
+    let reason = match manifest.backend_reason.is_empty() {
         true => String::new(),
-        false => format!(" Because: {}.", clean(manifest.rung_reason.trim_end_matches('.'))),
+        false => format!(" Because: {}.", clean(manifest.backend_reason.trim_end_matches('.'))),
     };
     Some(format!("Recorded by {limits}.{reason} `holdup doctor` shows how to record more."))
 }

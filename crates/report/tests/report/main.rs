@@ -8,7 +8,7 @@ mod memory;
 mod names;
 mod sockets;
 
-use holdup_events::recording::{Cost, Rung, SourceState};
+use holdup_events::recording::{Backend, Cost, SourceState};
 use holdup_events::{CpuId, Loss, ThreadId, Timestamp, Trace};
 use holdup_findings::derive::class::Class;
 use holdup_findings::derive::hardware::{Counts, Hardware};
@@ -228,8 +228,8 @@ fn every_section() {
 fn poor_recording() {
     let (_, mut trace) = trace_of_lanes("@cpus 4\n@repeat 20\nA  00000000\n");
     manifest(&mut trace);
-    trace.manifest.rung = Rung::Proc;
-    trace.manifest.rung_reason = "kernel.perf_event_paranoid is 4".into();
+    trace.manifest.backend = Backend::Proc;
+    trace.manifest.backend_reason = "kernel.perf_event_paranoid is 4".into();
     trace.manifest.recovered = true;
     let gap = |events| Loss {
         source: "sched".into(),

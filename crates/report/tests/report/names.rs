@@ -1,7 +1,7 @@
 //! Names that bite.
 
 use holdup_events::ThreadId;
-use holdup_events::recording::Rung;
+use holdup_events::recording::Backend;
 use holdup_findings::analyse;
 use holdup_findings::derive::lines::{LineThread, SharedData};
 use holdup_report::{Style, render, to_json};
@@ -33,11 +33,11 @@ proptest! {
         trace.processes.iter_mut().for_each(|process| process.name.clone_from(&name));
         trace.frames.iter_mut().for_each(|frame| frame.function.clone_from(&name));
         trace.manifest.command = vec![name.clone()];
-        trace.manifest.rung_reason.clone_from(&name);
-        trace.manifest.rung = Rung::Perf;
+        trace.manifest.backend_reason.clone_from(&name);
+        trace.manifest.backend = Backend::Perf;
         trace.manifest.sources.iter_mut().for_each(|source| source.missing.clone_from(&name));
         let mut analysis = analyse(&trace);
-        trace.manifest.rung = Rung::Bpf;
+        trace.manifest.backend = Backend::Bpf;
         analysis.findings = analyse(&trace).findings;
         let part = LineThread { part: name.clone(), ..LineThread::default() };
         analysis.derived.lines.push(SharedData {

@@ -23,7 +23,7 @@ fn terms_and_json_are_the_same() {
 fn states_lie_one_behind_the_other() {
     let mut lines = Vec::new();
     let told = Format.read(TERMS.as_bytes(), &Wanted::default(), &mut |event| match event {
-        Event::Tell(Tell { at, what: Told::Begin(kind), name, .. }) => {
+        Event::Runtime(RuntimeEvent { at, what: RuntimeEventKind::Begin(kind), name, .. }) => {
             lines.push(format!("{} {} {name}", at.0, kind.name()));
         }
         Event::Snapshot(look) => lines.push(format!("{} ran {}", look.at.0, look.exec_ns.unwrap())),

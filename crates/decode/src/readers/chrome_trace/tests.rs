@@ -1,6 +1,6 @@
 //! Each kind of entry, as writers write it.
 
-use holdup_events::event::{Tell, Told};
+use holdup_events::event::{RuntimeEvent, RuntimeEventKind};
 use holdup_events::tables::SpanKind;
 
 use super::*;
@@ -9,13 +9,13 @@ fn read(text: &str) -> Result<(Vec<String>, Facts), ReadError> {
     let mut lines = Vec::new();
     assert!(Format.recognises(text.as_bytes()), "{text}");
     let facts = Format.read(text.as_bytes(), &Wanted::default(), &mut |event| match event {
-        Event::Tell(Tell { at, tid, what, name, .. }) => {
+        Event::Runtime(RuntimeEvent { at, tid, what, name, .. }) => {
             let what = match what {
-                Told::Begin(SpanKind::User) => "+".to_owned(),
-                Told::Begin(kind) => format!("+{} ", kind.name()),
-                Told::End => "-".to_owned(),
-                Told::Counter(value) => format!("={value} "),
-                Told::Mark { .. } => "!".to_owned(),
+                RuntimeEventKind::Begin(SpanKind::User) => "+".to_owned(),
+                RuntimeEventKind::Begin(kind) => format!("+{} ", kind.name()),
+                RuntimeEventKind::End => "-".to_owned(),
+                RuntimeEventKind::Counter(value) => format!("={value} "),
+                RuntimeEventKind::Mark { .. } => "!".to_owned(),
                 _ => return,
             };
             lines.push(format!("{} {tid} {what}{name}", at.0));

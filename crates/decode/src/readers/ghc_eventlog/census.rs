@@ -8,7 +8,7 @@ use holdup_events::event::{Allocated, RawStack};
 use holdup_events::tables::{CENSUS, Frame, FrameKind};
 use holdup_events::{Event, Timestamp};
 
-use super::layout::{Body, Told};
+use super::layout::{Body, LoggedEvent};
 use crate::imported::Names;
 use crate::telling::{Telling, Who};
 
@@ -76,7 +76,7 @@ pub(super) struct HeapProfile {
 
 impl HeapProfile {
     /// Takes an event if it is one of these.
-    pub fn take(&mut self, event: &Told) {
+    pub fn take(&mut self, event: &LoggedEvent) {
         let mut body = Body(event.body);
         match event.id {
             id::BEGIN => {

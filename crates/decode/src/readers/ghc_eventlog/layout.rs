@@ -75,7 +75,7 @@ impl<'a> Body<'a> {
 
 /// One event.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Told<'a> {
+pub(super) struct LoggedEvent<'a> {
     pub id: u16,
     /// Since the program's start (ns).
     pub at: u64,
@@ -90,7 +90,7 @@ type Kinds = std::collections::HashMap<u16, Option<u16>>;
 ///
 /// # Errors
 /// The header is broken, or there is no event.
-pub(super) fn events(bytes: &[u8]) -> Result<(Vec<Told<'_>>, bool), ReadError> {
+pub(super) fn events(bytes: &[u8]) -> Result<(Vec<LoggedEvent<'_>>, bool), ReadError> {
     let mut rest = Body(bytes);
     let offset = |rest: &Body| (bytes.len() - rest.0.len()) as u64;
     let kinds = kinds(&mut rest)
@@ -104,7 +104,7 @@ pub(super) fn events(bytes: &[u8]) -> Result<(Vec<Told<'_>>, bool), ReadError> {
         }
         let Some((at, body)) = event(id, &kinds, &mut rest) else { break true };
         if id != BLOCK {
-            all.push(Told { id, at, capability, body });
+            all.push(LoggedEvent { id, at, capability, body });
             continue;
         }
         let mut block = Body(body);

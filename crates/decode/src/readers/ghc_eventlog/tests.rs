@@ -1,6 +1,6 @@
 //! Small eventlogs, written by hand.
 
-use holdup_events::event::{Tell, Told as Word};
+use holdup_events::event::{RuntimeEvent, RuntimeEventKind as Word};
 
 use super::*;
 
@@ -54,7 +54,7 @@ fn block(capability: u16) -> Vec<u8> {
 fn read(bytes: &[u8]) -> Vec<String> {
     let mut lines = Vec::new();
     let told = Format.read(bytes, &Wanted::default(), &mut |event| {
-        if let Event::Tell(Tell { at, lane, what, name, .. }) = event {
+        if let Event::Runtime(RuntimeEvent { at, lane, what, name, .. }) = event {
             let what = match what {
                 Word::Begin(_) => "+",
                 Word::End => "-",
@@ -177,7 +177,9 @@ fn a_census_by_cost_centres_has_their_stacks_and_biographical_ones_their_own_tim
         .read(&bytes, &Wanted::default(), &mut |event| match event {
             Event::Allocated(row) => rows.push((row.at.0, row.bytes, row.stack)),
             Event::Stack(stack) => stacks.push(stack.addresses),
-            Event::Tell(Tell { at, what: Word::Counter(value), name, .. }) if &*name == "census_bytes" => {
+            Event::Runtime(RuntimeEvent { at, what: Word::Counter(value), name, .. })
+                if &*name == "census_bytes" =>
+            {
                 totals.push((at.0, value));
             }
             _ => {}

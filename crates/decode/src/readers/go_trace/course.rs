@@ -8,7 +8,7 @@ use holdup_events::tables::SpanKind;
 use holdup_events::{CpuId, WaitReason};
 
 use super::layout::Layout;
-use super::order::Told;
+use super::order::TraceEvent;
 use super::{PID, Stacks, ids};
 use crate::telling::{After, At, Found, Person, Telling, Who};
 use goroutine::{Goroutine, is_collectors, lock_site, reason};
@@ -64,7 +64,7 @@ impl<'a> Course<'a> {
     }
 
     /// Collects goroutine names (the start function), which may occur late in the trace.
-    pub fn survey(&mut self, told: &[Told]) {
+    pub fn survey(&mut self, told: &[TraceEvent]) {
         let mut running: HashMap<u64, u64> = HashMap::new();
         for event in told {
             let [first, second, third, _] = event.numbers;
@@ -94,7 +94,7 @@ impl<'a> Course<'a> {
     }
 
     /// Takes the next event.
-    pub fn take(&mut self, event: &Told, stacks: &mut Stacks) {
+    pub fn take(&mut self, event: &TraceEvent, stacks: &mut Stacks) {
         let [first, second, ..] = event.numbers;
         match event.id {
             ids::PROC_START => self.gets_proc(event, first),
@@ -131,17 +131,17 @@ impl<'a> Course<'a> {
         }
     }
 
-    fn thread(&mut self, event: &Told) -> &mut Thread {
+    fn thread(&mut self, event: &TraceEvent) -> &mut Thread {
         self.threads.entry(event.thread).or_default()
     }
 
-    fn gets_proc(&mut self, event: &Told, proc: u64) {
+    fn gets_proc(&mut self, event: &TraceEvent, proc: u64) {
         self.procs.insert(proc);
         self.thread(event).proc = Some(proc);
     }
 
     /// The P that a thread has, as a CPU.
-    fn cpu(&mut self, event: &Told) -> CpuId {
+    fn cpu(&mut self, event: &TraceEvent) -> CpuId {
         let proc = self.thread(event).proc.and_then(|proc| u16::try_from(proc).ok());
         proc.filter(|proc| *proc < 8192).map_or(CpuId::NONE, CpuId)
     }
@@ -165,7 +165,7 @@ impl<'a> Course<'a> {
     }
 
     /// Status of a goroutine that existed before. Repeated at the start of each generation.
-    fn status(&mut self, event: &Told) {
+    fn status(&mut self, event: &TraceEvent) {
         let [number, thread, status, _] = event.numbers;
         let known = self.goroutines.contains_key(&number);
         if matches!(status, RUNNING | IN_SYSCALL) && thread != NONE {
@@ -191,7 +191,7 @@ impl<'a> Course<'a> {
         self.telling.found(who, event.at, found);
     }
 
-    fn create(&mut self, event: &Told) {
+    fn create(&mut self, event: &TraceEvent) {
         let parent = self.thread(event).goroutine;
         let parent = parent.and_then(|parent| self.goroutines.get(&parent)).map(|parent| parent.who);
         let Some(who) = self.goroutine(event.numbers[0]).map(|born| born.who) else { return };
@@ -201,7 +201,7 @@ impl<'a> Course<'a> {
         }
     }
 
-    fn start(&mut self, event: &Told, number: u64) {
+    fn start(&mut self, event: &TraceEvent, number: u64) {
         let cpu = self.cpu(event);
         self.thread(event).goroutine = Some(number);
         self.runs(event.at, number, cpu);
@@ -225,7 +225,7 @@ impl<'a> Course<'a> {
     }
 
     /// The goroutine of a thread leaves its P.
-    fn leave(&mut self, event: &Told, after: After) {
+    fn leave(&mut self, event: &TraceEvent, after: After) {
         let Some(number) = self.thread(event).goroutine.take() else { return };
         self.off(event.at, number, after);
     }
@@ -245,7 +245,7 @@ impl<'a> Course<'a> {
         }
     }
 
-    fn stop(&mut self, event: &Told, stacks: &mut Stacks) {
+    fn stop(&mut self, event: &TraceEvent, stacks: &mut Stacks) {
         let [first, second, ..] = event.numbers;
         if event.id == ids::GO_SYSCALL_BEGIN {
             // It stays on its thread, and mostly keeps its P.
@@ -276,13 +276,13 @@ impl<'a> Course<'a> {
         }
     }
 
-    fn unblock(&mut self, event: &Told, number: u64) {
+    fn unblock(&mut self, event: &TraceEvent, number: u64) {
         let waker = self.thread(event).goroutine;
         let waker = waker.and_then(|waker| self.goroutines.get(&waker)).map(|waker| waker.who);
         self.runnable(event, number, waker);
     }
 
-    fn runnable(&mut self, event: &Told, number: u64, waker: Option<Who>) {
+    fn runnable(&mut self, event: &TraceEvent, number: u64, waker: Option<Who>) {
         let cpu = self.cpu(event);
         if let Some(who) = self.goroutine(number).map(|goroutine| goroutine.who) {
             self.telling.woken(who, event.at, (waker, cpu));
@@ -290,7 +290,7 @@ impl<'a> Course<'a> {
     }
 
     /// Back from a syscall, with a P.
-    fn back(&mut self, event: &Told) {
+    fn back(&mut self, event: &TraceEvent) {
         let cpu = self.cpu(event);
         let Some(number) = self.thread(event).goroutine else { return };
         let Some(goroutine) = self.goroutines.get(&number).filter(|goroutine| goroutine.cpu.is_none()) else {
@@ -302,7 +302,7 @@ impl<'a> Course<'a> {
     }
 
     /// The event's source: the thread's goroutine, else the collector.
-    fn teller(&mut self, event: &Told) -> Option<Who> {
+    fn teller(&mut self, event: &TraceEvent) -> Option<Who> {
         let number = self.thread(event).goroutine;
         match number.and_then(|number| self.goroutines.get(&number)) {
             Some(goroutine) => Some(goroutine.who),
@@ -320,7 +320,7 @@ impl<'a> Course<'a> {
         self.collector
     }
 
-    fn work_event(&mut self, event: &Told) {
+    fn work_event(&mut self, event: &TraceEvent) {
         let (at, [first, second, third, fourth]) = (event.at, event.numbers);
         let text = |id: u64| self.layout.text(event.generation, id);
         let (region, kind) = (text(second).to_owned(), text(first).to_owned());
@@ -361,7 +361,7 @@ impl<'a> Course<'a> {
     }
 
     /// A cycle of the collector, which is mostly concurrent with the program.
-    fn cycle(&mut self, event: &Told) {
+    fn cycle(&mut self, event: &TraceEvent) {
         let begins = event.id != ids::GC_END;
         if begins == self.collecting {
             return;

@@ -6,7 +6,7 @@ use crate::readers::ReadError;
 
 /// One event.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Told {
+pub(super) struct TraceEvent {
     /// When (ns).
     pub at: u64,
     /// The thread that emitted it.
@@ -22,18 +22,18 @@ const AT_MAX: f64 = 1e19;
 
 /// All events, and the number of batches that could not be read completely. Events of one thread with equal
 /// times keep their order.
-pub(super) fn events(layout: &Layout) -> Result<(Vec<Told>, u64), ReadError> {
+pub(super) fn events(layout: &Layout) -> Result<(Vec<TraceEvent>, u64), ReadError> {
     let mut all = Vec::new();
     let mut broken = 0;
     for batch in &layout.batches {
         broken += u64::from(take(batch, layout.tick_ns, &mut all).is_none());
     }
-    all.sort_by_key(|event: &Told| event.at);
+    all.sort_by_key(|event: &TraceEvent| event.at);
     if all.is_empty() { Err(ReadError::Empty) } else { Ok((all, broken)) }
 }
 
 /// The events of a batch. `None` if an id is unknown, because the events after it cannot be separated.
-fn take(batch: &Batch, tick_ns: f64, all: &mut Vec<Told>) -> Option<()> {
+fn take(batch: &Batch, tick_ns: f64, all: &mut Vec<TraceEvent>) -> Option<()> {
     let mut rest = Numbers(batch.body);
     let mut ticks = batch.at;
     while !rest.0.is_empty() {
@@ -48,7 +48,7 @@ fn take(batch: &Batch, tick_ns: f64, all: &mut Vec<Told>) -> Option<()> {
         let at = if tick_ns.fract() == 0.0 { ticks.checked_mul(tick_ns as u64)? } else { at as u64 };
         (ticks as f64 * tick_ns < AT_MAX).then_some(())?;
         let Batch { thread, generation, .. } = *batch;
-        all.push(Told { at, thread, generation, id, numbers });
+        all.push(TraceEvent { at, thread, generation, id, numbers });
     }
     Some(())
 }

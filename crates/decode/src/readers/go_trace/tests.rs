@@ -1,6 +1,6 @@
 //! Small traces, written by hand.
 
-use holdup_events::event::{Outcome, Tell, Told};
+use holdup_events::event::{Outcome, RuntimeEvent, RuntimeEventKind};
 
 use super::*;
 
@@ -41,10 +41,10 @@ fn read(bytes: &[u8]) -> Vec<String> {
     assert!(Format.recognises(bytes));
     let mut lines = Vec::new();
     let told = Format.read(bytes, &Wanted::default(), &mut |event| match event {
-        Event::Tell(Tell { at, tid, what: Told::Begin(kind), name, .. }) => {
+        Event::Runtime(RuntimeEvent { at, tid, what: RuntimeEventKind::Begin(kind), name, .. }) => {
             lines.push(format!("{} {tid} +{} {name}", at.0, kind.name()));
         }
-        Event::Tell(Tell { at, tid, what: Told::End, name, .. }) => {
+        Event::Runtime(RuntimeEvent { at, tid, what: RuntimeEventKind::End, name, .. }) => {
             lines.push(format!("{} {tid} -{name}", at.0))
         }
         Event::Switch(switch) if switch.next_tid != 0 => {

@@ -1,6 +1,6 @@
 //! A log from its lines to spans.
 
-use holdup_events::event::{Tell, Told};
+use holdup_events::event::{RuntimeEvent, RuntimeEventKind};
 
 use super::*;
 
@@ -8,11 +8,11 @@ fn read(text: &str) -> Vec<String> {
     let mut lines = Vec::new();
     assert!(Format.recognises(text.as_bytes()));
     let told = Format.read(text.as_bytes(), &Wanted::default(), &mut |event| {
-        if let Event::Tell(Tell { at, tid, what, name, .. }) = event {
+        if let Event::Runtime(RuntimeEvent { at, tid, what, name, .. }) = event {
             let what = match what {
-                Told::Begin(_) => "+".to_owned(),
-                Told::End => "-".to_owned(),
-                Told::Mark { value, .. } => format!("!{value} "),
+                RuntimeEventKind::Begin(_) => "+".to_owned(),
+                RuntimeEventKind::End => "-".to_owned(),
+                RuntimeEventKind::Mark { value, .. } => format!("!{value} "),
                 _ => return,
             };
             lines.push(format!("{} {tid} {what}{name}", at.0));

@@ -97,7 +97,7 @@ fn samples_that_are_held_back_leave_switches_exact() {
             _ => None,
         });
         let (start_ns, end_ns) = (facts.span.0.0, facts.span.1.0);
-        let manifest = Manifest { start_ns, end_ns, rung: facts.rung, ..Manifest::default() };
+        let manifest = Manifest { start_ns, end_ns, backend: facts.backend, ..Manifest::default() };
         let trace = crate::assemble(events, manifest);
         let unknown = trace.target_threads().flat_map(|id| trace.slices.of_thread(id).collect::<Vec<_>>());
         let unknown = unknown.filter(|slice| slice.state == ThreadState::Unknown);

@@ -5,7 +5,7 @@ use holdup_events::Event;
 use super::message::{Profile, Sample};
 use super::stacks::Places;
 use super::values::{Column, Columns, CpuColumn};
-use super::{ROWS_MAX, SPAN_MAX_NS, THREAD, Told};
+use super::{EmittedRows, ROWS_MAX, SPAN_MAX_NS, THREAD};
 use crate::imported::Laid;
 use crate::readers::ReadError;
 
@@ -21,7 +21,7 @@ pub(super) fn emit(
     places: &Places,
     column: CpuColumn,
     sink: &mut dyn FnMut(Event),
-) -> Result<Told, ReadError> {
+) -> Result<EmittedRows, ReadError> {
     let period_ns = Columns::new(profile, places).period_ns();
     let (values, each_ns, known) = match column {
         CpuColumn::Time(column) => (column, 1, true),
@@ -51,7 +51,7 @@ pub(super) fn emit(
     }
     let span = laid.finish();
     let thinned = if told < wanted && wanted > ROWS_MAX { wanted } else { told };
-    Ok(Told {
+    Ok(EmittedRows {
         source: "cpu-samples",
         limits: limits(sample_ns, known),
         rows: told,

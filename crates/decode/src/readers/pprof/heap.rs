@@ -7,7 +7,7 @@ use holdup_events::{Event, Timestamp};
 use super::message::{Profile, Sample};
 use super::stacks::Places;
 use super::values::{Columns, HeapColumns};
-use super::{ROWS_MAX, THREAD, TID, Told};
+use super::{EmittedRows, ROWS_MAX, THREAD, TID};
 use crate::imported::LaneThread;
 
 /// Makes it sure that an object is sampled, where all of them are.
@@ -39,7 +39,7 @@ impl<'a> Heap<'a> {
     }
 
     /// Emits the rows of each stack.
-    pub fn emit(&self, profile: &Profile, sink: &mut dyn FnMut(Event)) -> Told {
+    pub fn emit(&self, profile: &Profile, sink: &mut dyn FnMut(Event)) -> EmittedRows {
         let sites = || profile.sample.iter().filter_map(|sample| Some((sample, self.site(sample)?)));
         let wanted: f64 = sites().map(|(_, site)| site.rows(1.0)).sum();
         let thinner = (ROWS_MAX as f64 / wanted.max(1.0)).min(1.0);
@@ -52,7 +52,7 @@ impl<'a> Heap<'a> {
             rows = self.emit_site(&site, (id, rows, thinner), sink);
         }
         let negative = profile.sample.iter().filter(|sample| self.is_negative(sample)).count() as u64;
-        Told {
+        EmittedRows {
             source: "allocations",
             limits: self.limits(negative),
             rows,

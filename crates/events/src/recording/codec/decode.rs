@@ -7,8 +7,8 @@ use super::foretold::Memory;
 use super::{SAMPLE_HAS_REGISTERS, outcome, state, tag, told, wait_flag};
 use crate::event::{
     Affinity, Allocated, CallSums, Counted, Event, FaultSample, Freed, Lifecycle, LifecycleChange,
-    ObjectName, RawMapping, RawMemory, RawStack, RawWait, Registers, Sample, Snapshot, SnapshotState,
-    SyscallCount, TaskWait, TaskWindow, Tell, Timeout, Told, Watched,
+    ObjectName, RawMapping, RawMemory, RawStack, RawWait, Registers, RuntimeEvent, RuntimeEventKind, Sample,
+    Snapshot, SnapshotState, SyscallCount, TaskWait, TaskWindow, Timeout, Watched,
 };
 use crate::tables::{CallPartKind, CountKind, FrameVia, SpanKind, StackEnd};
 use crate::{CpuId, Duration, Loss, ObjectKind, Timestamp};
@@ -19,7 +19,7 @@ pub struct Decoder<'a> {
     last_at: u64,
     pub(super) memory: Memory,
     texts: Vec<Arc<str>>,
-    /// Process, thread and lane of the last [`Tell`].
+    /// Process, thread and lane of the last [`RuntimeEvent`].
     teller: [u32; 3],
 }
 
@@ -68,7 +68,7 @@ impl<'a> Decoder<'a> {
             tag::WATCHED => Event::Watched(self.watched()?),
             tag::TASK_WAIT => Event::TaskWait(self.task_wait()?),
             tag::TASK_WINDOW => Event::TaskWindow(self.task_window()?),
-            tag::TELL => Event::Tell(self.runtime_event()?),
+            tag::TELL => Event::Runtime(self.runtime_event()?),
             tag::AFFINITY => Event::Affinity(self.affinity()?),
             tag::LOSS => Event::Loss(self.loss()?),
             tag::SYSCALL_COUNT => Event::SyscallCount(self.syscall_count()?),
@@ -374,7 +374,7 @@ impl<'a> Decoder<'a> {
         Ok(sums)
     }
 
-    fn runtime_event(&mut self) -> Result<Tell, CodecError> {
+    fn runtime_event(&mut self) -> Result<RuntimeEvent, CodecError> {
         let code = self.input.byte()?;
         let at = self.at()?;
         if code & told::AGAIN == 0 {
@@ -383,19 +383,19 @@ impl<'a> Decoder<'a> {
         let [tgid, tid, lane] = self.teller;
         let name = self.text()?;
         let what = match code & told::MASK {
-            told::LANE_START => Told::LaneStart,
-            told::LANE_END => Told::LaneEnd,
-            told::GAP => Told::Gap,
+            told::LANE_START => RuntimeEventKind::LaneStart,
+            told::LANE_END => RuntimeEventKind::LaneEnd,
+            told::GAP => RuntimeEventKind::Gap,
             told::BEGIN => {
                 let kind = (code & !told::AGAIN) >> told::KIND_SHIFT;
-                Told::Begin(SpanKind::from_code(kind).unwrap_or_default())
+                RuntimeEventKind::Begin(SpanKind::from_code(kind).unwrap_or_default())
             }
-            told::END => Told::End,
-            told::COUNTER => Told::Counter(self.input.varint()?),
-            told::MARK => Told::Mark { value: self.input.varint()?, text: self.text()? },
+            told::END => RuntimeEventKind::End,
+            told::COUNTER => RuntimeEventKind::Counter(self.input.varint()?),
+            told::MARK => RuntimeEventKind::Mark { value: self.input.varint()?, text: self.text()? },
             other => return Err(self.input.unknown("told", other)),
         };
-        Ok(Tell { at, tgid, tid, lane, what, name })
+        Ok(RuntimeEvent { at, tgid, tid, lane, what, name })
     }
 
     /// See `Encoder::text`.

@@ -7,8 +7,8 @@ use super::bytes::{put_difference, put_text, put_varint};
 use super::foretold::Memory;
 use super::{SAMPLE_HAS_REGISTERS, outcome, state, tag, told, wait_flag};
 use crate::event::{
-    Allocated, CallSums, Counted, Event, FaultSample, LifecycleChange, RawWait, SnapshotState, TaskWait,
-    Tell, Timeout, Told, Watched,
+    Allocated, CallSums, Counted, Event, FaultSample, LifecycleChange, RawWait, RuntimeEvent,
+    RuntimeEventKind, SnapshotState, TaskWait, Timeout, Watched,
 };
 use crate::{Loss, Timestamp};
 
@@ -17,7 +17,7 @@ use crate::{Loss, Timestamp};
 pub struct Encoder {
     pub(super) last_at: u64,
     pub(super) memory: Memory,
-    /// Process, thread and lane of the last [`Tell`].
+    /// Process, thread and lane of the last [`RuntimeEvent`].
     teller: Option<[u32; 3]>,
     /// Texts that were written out in this chunk, by their number.
     texts: HashMap<Arc<str>, u64>,
@@ -79,7 +79,7 @@ impl Encoder {
                 self.at(window.at, out);
                 put_varint(out, u64::from(window.tgid));
             }
-            Event::Tell(tell) => self.runtime_event(tell, out),
+            Event::Runtime(tell) => self.runtime_event(tell, out),
             Event::Affinity(affinity) => {
                 out.push(tag::AFFINITY);
                 self.at(affinity.at, out);
@@ -297,15 +297,15 @@ impl Encoder {
         put_varint(out, wait.waker_stack);
     }
 
-    fn runtime_event(&mut self, tell: &Tell, out: &mut Vec<u8>) {
+    fn runtime_event(&mut self, tell: &RuntimeEvent, out: &mut Vec<u8>) {
         let code = match &tell.what {
-            Told::LaneStart => told::LANE_START,
-            Told::LaneEnd => told::LANE_END,
-            Told::Gap => told::GAP,
-            Told::Begin(kind) => told::BEGIN | (*kind as u8) << told::KIND_SHIFT,
-            Told::End => told::END,
-            Told::Counter(_) => told::COUNTER,
-            Told::Mark { .. } => told::MARK,
+            RuntimeEventKind::LaneStart => told::LANE_START,
+            RuntimeEventKind::LaneEnd => told::LANE_END,
+            RuntimeEventKind::Gap => told::GAP,
+            RuntimeEventKind::Begin(kind) => told::BEGIN | (*kind as u8) << told::KIND_SHIFT,
+            RuntimeEventKind::End => told::END,
+            RuntimeEventKind::Counter(_) => told::COUNTER,
+            RuntimeEventKind::Mark { .. } => told::MARK,
         };
         let teller = [tell.tgid, tell.tid, tell.lane];
         let again = self.teller == Some(teller);
@@ -317,8 +317,8 @@ impl Encoder {
         }
         self.text(&tell.name, out);
         match &tell.what {
-            Told::Counter(value) => put_varint(out, *value),
-            Told::Mark { value, text } => {
+            RuntimeEventKind::Counter(value) => put_varint(out, *value),
+            RuntimeEventKind::Mark { value, text } => {
                 put_varint(out, *value);
                 self.text(text, out);
             }

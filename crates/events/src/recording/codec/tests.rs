@@ -146,16 +146,17 @@ fn object_name() -> impl Strategy<Value = Event> {
 
 fn runtime_event() -> impl Strategy<Value = Event> {
     let what = prop_oneof![
-        Just(Told::LaneStart),
-        Just(Told::LaneEnd),
-        Just(Told::Gap),
-        (0..5u8).prop_map(|kind| Told::Begin(SpanKind::from_code(kind).unwrap_or_default())),
-        Just(Told::End),
-        any::<u64>().prop_map(Told::Counter),
-        (any::<u64>(), "[a-c]{0,2}").prop_map(|(value, text)| Told::Mark { value, text: text.into() }),
+        Just(RuntimeEventKind::LaneStart),
+        Just(RuntimeEventKind::LaneEnd),
+        Just(RuntimeEventKind::Gap),
+        (0..5u8).prop_map(|kind| RuntimeEventKind::Begin(SpanKind::from_code(kind).unwrap_or_default())),
+        Just(RuntimeEventKind::End),
+        any::<u64>().prop_map(RuntimeEventKind::Counter),
+        (any::<u64>(), "[a-c]{0,2}")
+            .prop_map(|(value, text)| RuntimeEventKind::Mark { value, text: text.into() }),
     ];
     (time(), any::<[u32; 3]>(), what, "[a-c]{0,2}").prop_map(|(at, [tgid, tid, lane], what, name)| {
-        Event::Tell(Tell { at, tgid, tid, lane, what, name: name.into() })
+        Event::Runtime(RuntimeEvent { at, tgid, tid, lane, what, name: name.into() })
     })
 }
 
@@ -358,7 +359,14 @@ fn a_block_takes_few_bytes() {
 fn texts_are_compared_by_content_and_not_by_address() {
     let tell = |name: &str| {
         let name = name.into();
-        Event::Tell(Tell { at: Timestamp(1), tgid: 1, tid: 0, lane: 0, what: Told::End, name })
+        Event::Runtime(RuntimeEvent {
+            at: Timestamp(1),
+            tgid: 1,
+            tid: 0,
+            lane: 0,
+            what: RuntimeEventKind::End,
+            name,
+        })
     };
     let (mut encoder, mut bytes) = (Encoder::default(), Vec::new());
     // Each text is freed before the next is made, so that one may reuse the address of another.

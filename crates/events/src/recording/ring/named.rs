@@ -37,7 +37,7 @@ pub fn named_stacks(event: &Event, sink: &mut dyn FnMut(u64)) {
         | Event::Counted(_)
         | Event::Watched(_)
         | Event::TaskWindow(_)
-        | Event::Tell(_)
+        | Event::Runtime(_)
         | Event::Affinity(_)
         | Event::Loss(_) => 0,
     };

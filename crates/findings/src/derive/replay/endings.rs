@@ -51,7 +51,7 @@ const STACKS_MAX: usize = 1000;
 
 /// A thread that ran until a stop request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct StopRequest {
     /// Parent that sent the request.
     pub by: ThreadId,
     /// Time of the request.
@@ -65,7 +65,7 @@ pub(super) struct Told {
 #[derive(Clone, Debug, Default)]
 pub struct Endings {
     /// Threads that run until a stop request.
-    pub(super) told: BTreeMap<ThreadId, Told>,
+    pub(super) told: BTreeMap<ThreadId, StopRequest>,
     /// Threads from `told` whose parent slept until the request, by parent.
     pub(super) timed: BTreeMap<ThreadId, Vec<ThreadId>>,
     /// Housekeeping threads, with the threads whose progress each follows.
@@ -161,7 +161,7 @@ fn joins(facts: Facts, maker: ThreadId) -> Vec<Join> {
 
 /// The stop request of a thread, if there was one: when its parent began the last join before the thread's
 /// end.
-fn stop_request(trace: &Trace, (maker, joins): (ThreadId, &[Join]), child: ThreadId) -> Option<Told> {
+fn stop_request(trace: &Trace, (maker, joins): (ThreadId, &[Join]), child: ThreadId) -> Option<StopRequest> {
     let life = &trace.threads[child.index()];
     let place = joins.partition_point(|join| join.from < life.end).checked_sub(1)?;
     let at = joins.get(place)?.from;
@@ -170,7 +170,7 @@ fn stop_request(trace: &Trace, (maker, joins): (ThreadId, &[Join]), child: Threa
     deciders.sort_unstable();
     deciders.dedup();
     deciders.retain(|decider| trace.threads.get(decider.index()).is_some_and(|thread| thread.target));
-    (at > life.start).then_some(Told { by: maker, at, deciders })
+    (at > life.start).then_some(StopRequest { by: maker, at, deciders })
 }
 
 /// Whether the thread ended within one of its own rounds after the request.
@@ -194,12 +194,12 @@ fn is_short(trace: &Trace, child: ThreadId, told: Timestamp) -> bool {
 
 /// Drops threads that wait for other threads of the program, or that others wait for. Waits for locks do not
 /// count.
-fn drop_tied(facts: Facts, candidates: &mut BTreeMap<ThreadId, Told>) {
+fn drop_tied(facts: Facts, candidates: &mut BTreeMap<ThreadId, StopRequest>) {
     if candidates.is_empty() {
         return;
     }
     let trace = facts.trace;
-    let counts = |thread: ThreadId, told: &Told, at: Timestamp| {
+    let counts = |thread: ThreadId, told: &StopRequest, at: Timestamp| {
         let life = &trace.threads[thread.index()];
         let edge = (life.end.since(life.start).0 as f64 * EDGE) as u64;
         at.0 > life.start.0 + edge && at.0 + edge < told.at.0
@@ -234,13 +234,13 @@ fn is_kernels(facts: Facts, slice: &Slice) -> bool {
 }
 
 /// Whether the requesting thread slept until the request.
-fn requester_slept(trace: &Trace, told: &Told, child: ThreadId) -> bool {
+fn requester_slept(trace: &Trace, told: &StopRequest, child: ThreadId) -> bool {
     let from = trace.threads[child.index()].start;
     timer_ns(trace, told.by, (from, told.at)) as f64 >= TIMED_MIN * told.at.since(from).0 as f64
 }
 
 /// Whether the requesting thread slept for long periods. A thread with short sleeps polls for a condition.
-fn sleeps_long(trace: &Trace, told: &Told, child: ThreadId) -> bool {
+fn sleeps_long(trace: &Trace, told: &StopRequest, child: ThreadId) -> bool {
     let life = &trace.threads[child.index()];
     let long = told.at.since(life.start).0 as f64 * LONG_MIN;
     let timers =
@@ -250,7 +250,7 @@ fn sleeps_long(trace: &Trace, told: &Told, child: ThreadId) -> bool {
 
 /// Whether a sibling thread ended before the stop request. It finished its work, and this thread may have
 /// too.
-fn sibling_ended_before(trace: &Trace, told: &Told, child: ThreadId) -> bool {
+fn sibling_ended_before(trace: &Trace, told: &StopRequest, child: ThreadId) -> bool {
     let life = &trace.threads[child.index()];
     let half = told.at.since(life.start).0 / 2;
     trace.target_threads().any(|other| {

@@ -28,7 +28,7 @@ use self::parties::Parties;
 use super::class::Class;
 use super::on_cpu::SampleClasses;
 use super::parallel;
-use super::runtime_phases::Told;
+use super::runtime_phases::RuntimePhases;
 use super::stacks::folding::matches;
 use crate::descriptors::{Descriptors, On, Role, Rule, RuleId, Runtime, plain_name};
 
@@ -53,7 +53,7 @@ pub struct Roles {
     pub descriptors: Descriptors,
     on_cpu: SampleClasses,
     /// Facts reported by the runtimes themselves. They take precedence over stacks.
-    pub told: Told,
+    pub told: RuntimePhases,
     parties: Parties,
     /// By party, then stack: of running threads, and of blocked ones. Empty where the party has no stack.
     running: Vec<Vec<u16>>,
@@ -103,7 +103,7 @@ impl Roles {
         let mut roles = Roles {
             descriptors: descriptors.clone(),
             on_cpu: SampleClasses::new(trace, descriptors),
-            told: Told::derive(trace),
+            told: RuntimePhases::derive(trace),
             parties,
             ..Roles::default()
         };

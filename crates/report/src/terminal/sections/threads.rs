@@ -1,7 +1,7 @@
 //! THREADS: each thread's life and the shares of it.
 
 use holdup_events::ThreadId;
-use holdup_events::recording::Rung;
+use holdup_events::recording::Backend;
 use holdup_findings::derive::class::Class;
 use holdup_findings::derive::ledger::{ByClass, ThreadLedger};
 use holdup_findings::derive::name_groups::{self, NameGroup};
@@ -161,7 +161,7 @@ fn step_row(view: &View, (from, id): (&str, ThreadId), step: &ThreadStep, whole_
 /// A file with only samples does not show which threads wait for a CPU.
 fn knows_queue(view: &View) -> bool {
     let manifest = &view.trace.manifest;
-    manifest.mode != "import" || manifest.rung != Rung::Proc
+    manifest.mode != "import" || manifest.backend != Backend::Proc
 }
 
 fn row(view: &View, thread: &ThreadLedger) -> Vec<String> {
