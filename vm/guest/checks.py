@@ -76,11 +76,11 @@ def check_start(plan):
     bare = Run(["true"])
     done = Run([plan["holdup"], "run", "-q", "-o", f"{SCRATCH}/start.holdup", "--", "true"])
     seconds = done.seconds - bare.seconds
-    rung = backend_of(report_of(plan["holdup"], f"{SCRATCH}/start.holdup"))
-    say(f"start: {seconds:.1f} s, backend {rung}, status {done.status}")
+    backend = backend_of(report_of(plan["holdup"], f"{SCRATCH}/start.holdup"))
+    say(f"start: {seconds:.1f} s, backend {backend}, status {done.status}")
     if done.status != 0:
         return {"failed": f"run -- true: status {done.status}: {done.stderr.strip()[-500:]}"}
-    return {"seconds": seconds, "backend": rung}
+    return {"seconds": seconds, "backend": backend}
 
 
 def backend_of(report):

@@ -42,6 +42,7 @@ mod over_time;
 mod own_places;
 mod paging;
 mod peers;
+mod pinned;
 mod properties;
 mod regions;
 mod replay;
