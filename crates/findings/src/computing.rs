@@ -7,6 +7,7 @@ use crate::analysis::Analysis;
 use crate::derive::busiest;
 use crate::derive::class::Class;
 use crate::finding::{Confidence, Finding};
+use crate::rules;
 use crate::wording::{count, percent};
 
 /// From such a part of the CPUs' time (0 to 1) on, what a program is slow for may be its work, ...
@@ -75,7 +76,7 @@ fn queued(analysis: &Analysis) -> Option<String> {
     let derived = &analysis.derived;
     let (runnable, cpus) = (derived.parallelism.wanting_mean(), derived.occupancy.cpus);
     let is_much = derived.ledger.run_queue.own_ns as f64 >= QUEUE_MIN * derived.ledger.total_ns as f64;
-    let is_found = analysis.findings.iter().any(|finding| finding.rule == "oversubscription");
+    let is_found = analysis.findings.iter().any(rules::is_about_thread_count);
     (is_much && !is_found && runnable > f64::from(cpus)).then(|| {
         format!(
             "On average {runnable:.1} threads were runnable on {}. Fewer threads would have the same work.",

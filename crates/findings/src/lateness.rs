@@ -9,7 +9,7 @@ use crate::charge::Charge;
 use crate::derive::class::Class;
 use crate::derive::rendezvous::{CauseUse, Causes, LateCause, MeetingKind, Saved, SiteUse};
 use crate::finding::{Confidence, Evidence, Finding, Gain};
-use crate::merging::Charged;
+use crate::rule::Charged;
 use crate::scene::{EVIDENCE_MAX, GAIN_MIN, Scene};
 use crate::wording::{count, other_program, percent, thread, time};
 

@@ -1,6 +1,6 @@
 //! Findings that are one cause seen twice become one: the root is kept, the symptom becomes its evidence.
 //!
-//! Which may be whose symptom is a table of rules. Whether it is, is decided by the slices that both charge:
+//! Which may be whose symptom is stated by the rules ([`crate::rule::Info::explains`]). Whether it is, is decided by the slices that both charge:
 //! most of the symptom's lost time must be the root's, too.
 
 use std::collections::BTreeSet;
@@ -10,24 +10,9 @@ use holdup_events::{ProcessId, Trace};
 
 use crate::charge::Charge;
 use crate::finding::{Confidence, Finding};
+use crate::rule::{Explanation, Judged};
 use crate::scene::EVIDENCE_MAX;
 use crate::wording::percent;
-
-/// A finding with the slices that it charges.
-#[derive(Clone, Debug)]
-pub struct Charged {
-    /// The rule's finding.
-    pub finding: Finding,
-    /// The slices that make up the cost. Empty if the cost is not made of slices, or if the rule does not
-    /// report them.
-    pub charge: Charge,
-}
-
-impl From<Finding> for Charged {
-    fn from(finding: Finding) -> Charged {
-        Charged { finding, charge: Charge::default() }
-    }
-}
 
 /// A finding that became evidence of another.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,130 +25,9 @@ pub struct Symptom {
     pub finding: Finding,
 }
 
-/// Which rule's finding (first) may explain which other's (second), and why.
-const RELATIONS: &[(&str, &str)] = &[
-    // Waiters wait because the holder waits for a CPU. The thread that preempted the holder, and the CPU's
-    // queue, are part of the same finding.
-    ("preempted-lock-holder", "lock-contention"),
-    ("preempted-lock-holder", "lock-convoy"),
-    ("preempted-lock-holder", "noisy-neighbour"),
-    ("preempted-lock-holder", "oversubscription"),
-    ("preempted-lock-holder", "serial-section"),
-    // Waiters wait because the holder sleeps, or waits for a disk or a peer.
-    ("blocked-lock-holder", "lock-contention"),
-    ("blocked-lock-holder", "lock-convoy"),
-    ("blocked-lock-holder", "oversleep"),
-    ("blocked-lock-holder", "poll-loop"),
-    ("blocked-lock-holder", "blocking-io"),
-    ("blocked-lock-holder", "sync-per-item"),
-    ("blocked-lock-holder", "subprocess-per-item"),
-    // A lock whose holder waits for another lock: the last of the chain is the cause.
-    ("lock-contention", "lock-contention"),
-    ("lock-convoy", "lock-contention"),
-    ("interpreter-lock", "lock-contention"),
-    ("interpreter-lock", "lock-convoy"),
-    ("interpreter-lock", "preempted-lock-holder"),
-    ("interpreter-lock", "wakeup-ping-pong"),
-    ("interpreter-lock", "poll-loop"),
-    ("interpreter-lock", "serial-section"),
-    // Threads that wait for each other because they stop for a collection.
-    ("gc-heavy", "barrier-straggler"),
-    ("gc-heavy", "wakeup-ping-pong"),
-    // Threads that want a CPU only to collect on it.
-    ("gc-heavy", "oversubscription"),
-    // A task that waits for a lock resembles a worker without work next to a worker that is active alone.
-    ("task-lock", "serial-section"),
-    // Tasks wait because the holder sleeps, or waits for a disk or a peer.
-    ("task-lock", "oversleep"),
-    ("task-lock", "poll-loop"),
-    ("task-lock", "blocking-io"),
-    ("task-lock", "sync-per-item"),
-    // The task that releases such a lock wakes a worker for the next task.
-    ("task-lock", "wakeup-ping-pong"),
-    // A CPU that threads may not leave.
-    ("pinned-together", "oversubscription"),
-    ("pinned-together", "preempted-lock-holder"),
-    // Starting children is what takes the time, not that they come one after the other.
-    ("subprocess-per-item", "child-wait"),
-    ("blocked-lock-holder", "child-wait"),
-    // Slow work on the pool is the cause why no thread computes.
-    ("pool-starved", "oversleep"),
-    ("pool-starved", "poll-loop"),
-    ("pool-starved", "blocking-io"),
-    // Short-lived threads contend for the locks under which their stacks are created, and queue for CPUs.
-    ("thread-per-item", "lock-contention"),
-    ("thread-per-item", "lock-convoy"),
-    ("thread-per-item", "oversubscription"),
-    ("thread-per-item", "migration-churn"),
-    ("thread-per-item", "preempted-lock-holder"),
-    ("thread-per-item", "blocked-lock-holder"),
-    // A quota that is used up makes queues and late holders.
-    ("cpu-throttled", "preempted-lock-holder"),
-    ("cpu-throttled", "oversubscription"),
-    // A herd meets at the lock that it needs to look.
-    ("thundering-herd", "lock-contention"),
-    ("thundering-herd", "lock-convoy"),
-    ("thundering-herd", "oversubscription"),
-    // Handing to and fro looks as if one worked while the other waits, and meets at the queue's lock.
-    ("wakeup-ping-pong", "serial-section"),
-    ("wakeup-ping-pong", "lock-contention"),
-    // The thread with the most work runs alone at the end, while the other threads wait or spin.
-    ("load-imbalance", "serial-section"),
-    ("load-imbalance", "spin-wait"),
-    ("barrier-straggler", "serial-section"),
-    ("barrier-straggler", "spin-wait"),
-    // The address space's lock is held because its holder forks.
-    ("fork-pause", "lock-contention"),
-    ("fork-pause", "lock-convoy"),
-    // Children that mostly take down the copy which the fork made.
-    ("fork-pause", "subprocess-per-item"),
-    ("fork-pause", "child-wait"),
-    // The data that is read from the disk was in memory before.
-    ("memory-reclaim", "blocking-io"),
-    // The waits are for the directory's lock and the journal, behind which the files are made.
-    ("temporary-file-per-item", "blocking-io"),
-    // A clock that all wait for.
-    ("poll-loop", "oversleep"),
-    ("oversleep", "serial-section"),
-    ("delayed-ack", "oversleep"),
-    // A client that sends one request at a time waits for a timer of the server. If the client holds a lock
-    // or a pool item during the request, then that is the cause.
-    ("one-at-a-time", "oversleep"),
-    ("one-at-a-time", "poll-loop"),
-    ("batch-straggler", "oversleep"),
-    ("batch-straggler", "poll-loop"),
-    ("skewed-workers", "one-at-a-time"),
-    ("skewed-workers", "oversleep"),
-    ("skewed-workers", "poll-loop"),
-    ("blocked-lock-holder", "one-at-a-time"),
-    ("pool-exhausted", "one-at-a-time"),
-    ("pool-starved", "one-at-a-time"),
-    ("delayed-ack", "one-at-a-time"),
-    ("answer-timeout", "one-at-a-time"),
-    ("connect-retry", "one-at-a-time"),
-    ("connect-retry", "answer-timeout"),
-];
-
 /// Minimum share of a symptom's lost time that the root also charges. Below it, the rest would be
 /// unexplained.
 const SHARED_MIN: f64 = 0.6;
-
-/// Pairs in which a lock may have other causes besides the first finding. The first is a part of the second
-/// if it explains less than most of the second's cost and gain.
-const PARTS: [(&str, &str); 4] = [
-    ("preempted-lock-holder", "lock-contention"),
-    ("preempted-lock-holder", "lock-convoy"),
-    ("blocked-lock-holder", "lock-contention"),
-    ("blocked-lock-holder", "lock-convoy"),
-];
-
-/// Pairs in which waiters wait in turn, independent of the holder's speed. The holder's own waits do not
-/// explain the waiters' time, because the waiters would wait without them too.
-const TURNS: [(&str, &str); 1] = [("interpreter-lock", "preempted-lock-holder")];
-
-/// Two views of one rendezvous: the last thread to arrive had more work, or was delayed. The finding with the
-/// larger gain is reported.
-const SIDES: [&str; 2] = ["load-imbalance", "barrier-straggler"];
 
 /// Minimum gain of a part relative to the whole, for the part to explain most of the cost.
 const GAIN_SHARE_MIN: f64 = 0.5;
@@ -183,11 +47,11 @@ pub struct Merged {
 }
 
 /// Merges ranked findings. The ranks of those that are kept do not change.
-pub fn merge(trace: &Trace, found: Vec<Charged>) -> Merged {
+pub(crate) fn merge(trace: &Trace, found: &[Judged]) -> Merged {
     let mut roots: Vec<Option<(usize, f64)>> = vec![None; found.len()];
     for index in 0..found.len() {
         // Two that share everything are not each other's symptoms: the one that ranks first is kept.
-        roots[index] = root_of(trace, &found, index).filter(|(root, _)| last_root(&roots, *root) != index);
+        roots[index] = root_of(trace, found, index).filter(|(root, _)| last_root(&roots, *root) != index);
     }
     let last_root = |index| last_root(&roots, index);
     let kept: Vec<usize> = (0..found.len()).filter(|index| last_root(*index) == *index).collect();
@@ -212,7 +76,7 @@ fn last_root(roots: &[Option<(usize, f64)>], mut index: usize) -> usize {
 }
 
 /// The root of which the finding is a symptom, if any: the one that shares most of its lost time.
-fn root_of(trace: &Trace, found: &[Charged], index: usize) -> Option<(usize, f64)> {
+fn root_of(trace: &Trace, found: &[Judged], index: usize) -> Option<(usize, f64)> {
     let symptom = &found[index];
     if symptom.charge.is_empty() {
         return None;
@@ -232,38 +96,44 @@ fn root_of(trace: &Trace, found: &[Charged], index: usize) -> Option<(usize, f64
 }
 
 /// The share of the symptom's lost time that is the root's, if that one explains it.
-fn explained(trace: &Trace, root: &Charged, symptom: &Charged) -> Option<f64> {
-    let names = (root.finding.rule, symptom.finding.rule);
-    let shares = |of: &Charged| {
-        let both = symptom.charge.shared_ns(trace, &root.charge) as f64;
-        both / of.charge.ns().max(1) as f64
+fn explained(trace: &Trace, root: &Judged, symptom: &Judged) -> Option<f64> {
+    let shared = share_of(trace, symptom, root);
+    let is_cause = match root.rule.info().explains(symptom.rule.info()) {
+        Some(Explanation::Shared) => shared >= SHARED_MIN,
+        Some(Explanation::Whole) => is_whole(trace, symptom, root),
+        Some(Explanation::SharedWaits) => shared_waits(trace, root, symptom) >= SHARED_MIN,
+        Some(Explanation::RankedLower) | None => return part(trace, root, symptom),
     };
-    let is_whole = |whole: &Charged, part: &Charged| {
-        shares(whole) >= SHARED_MIN && middle(part) >= GAIN_SHARE_MIN * middle(whole)
-    };
-    if RELATIONS.contains(&names) {
-        let is_cause = match PARTS.contains(&names) {
-            true => is_whole(symptom, root),
-            false if TURNS.contains(&names) => shared_waits(trace, root, symptom) >= SHARED_MIN,
-            false => shares(symptom) >= SHARED_MIN,
-        };
-        return is_cause.then(|| shares(symptom));
-    }
-    if !PARTS.contains(&(names.1, names.0)) {
+    is_cause.then_some(shared)
+}
+
+/// The share of the symptom's lost time that is the root's, if the root may have further causes and the symptom is
+/// one of them. For one lock, time lost to preempted or blocked holders is a subset of its total wait time.
+fn part(trace: &Trace, root: &Judged, symptom: &Judged) -> Option<f64> {
+    if symptom.rule.info().explains(root.rule.info()) != Some(Explanation::Whole) {
         return None;
     }
-    // For one lock, time lost to preempted or blocked holders is a subset of its total wait time.
-    let is_same = is_of_lock(trace, root, symptom);
-    let is_part = !is_whole(root, symptom)
-        && (is_same || shares(symptom) >= PART_SHARED_MIN)
+    let (is_same, shared) = (is_of_lock(trace, root, symptom), share_of(trace, symptom, root));
+    let is_part = !is_whole(trace, root, symptom)
+        && (is_same || shared >= PART_SHARED_MIN)
         && middle(root) >= middle(symptom);
-    is_part.then(|| if is_same { 1.0 } else { shares(symptom) })
+    is_part.then_some(if is_same { 1.0 } else { shared })
+}
+
+/// The share (0 to 1) of a finding's lost time that another one charges, too.
+fn share_of(trace: &Trace, one: &Judged, other: &Judged) -> f64 {
+    one.charge.shared_ns(trace, &other.charge) as f64 / one.charge.ns().max(1) as f64
+}
+
+/// Whether the part explains most of the cost and the gain of the whole.
+fn is_whole(trace: &Trace, whole: &Judged, part: &Judged) -> bool {
+    share_of(trace, whole, part) >= SHARED_MIN && middle(part) >= GAIN_SHARE_MIN * middle(whole)
 }
 
 /// Whether a finding about a lock's holder is about the lock of the root: it names that first, and a process's threads wait in both.
-fn is_of_lock(trace: &Trace, root: &Charged, symptom: &Charged) -> bool {
+fn is_of_lock(trace: &Trace, root: &Judged, symptom: &Judged) -> bool {
     let rest = symptom.finding.subject.strip_prefix(&root.finding.subject);
-    let waiting = |of: &Charged| -> BTreeSet<ProcessId> {
+    let waiting = |of: &Judged| -> BTreeSet<ProcessId> {
         let threads = trace.target_threads().filter(|id| of.charge.spans_of(trace, *id).next().is_some());
         threads.map(|id| trace.threads[id.index()].process).collect()
     };
@@ -272,7 +142,7 @@ fn is_of_lock(trace: &Trace, root: &Charged, symptom: &Charged) -> bool {
 }
 
 /// The share of the symptom's blocked time that the root charges, too.
-fn shared_waits(trace: &Trace, root: &Charged, symptom: &Charged) -> f64 {
+fn shared_waits(trace: &Trace, root: &Judged, symptom: &Judged) -> f64 {
     let blocked: u64 = symptom
         .charge
         .slices(trace)
@@ -282,26 +152,22 @@ fn shared_waits(trace: &Trace, root: &Charged, symptom: &Charged) -> f64 {
     symptom.charge.shared_ns(trace, &root.charge) as f64 / blocked.max(1) as f64
 }
 
-/// The share of a finding's lost time that a higher-ranked finding charges from the other view (`SIDES`).
-fn seen_before(trace: &Trace, before: &[Charged], other: usize, late: &Charged) -> Option<f64> {
+/// The share of a finding's lost time that a higher-ranked finding charges from another view of the same event.
+fn seen_before(trace: &Trace, before: &[Judged], other: usize, late: &Judged) -> Option<f64> {
     let first = before.get(other)?;
-    let is_side = |one: &Charged| SIDES.contains(&one.finding.rule);
-    let both = late.charge.shared_ns(trace, &first.charge) as f64;
-    let shared = both / late.charge.ns().max(1) as f64;
-    (is_side(first) && is_side(late) && shared >= SHARED_MIN).then_some(shared)
+    let is_view = first.rule.info().explains(late.rule.info()) == Some(Explanation::RankedLower);
+    let shared = share_of(trace, late, first);
+    (is_view && shared >= SHARED_MIN).then_some(shared)
 }
 
 /// Midpoint of the finding's gain.
-fn middle(charged: &Charged) -> f64 {
+fn middle(charged: &Judged) -> f64 {
     f64::midpoint(charged.finding.gain.low, charged.finding.gain.high)
 }
 
-/// Rules whose hints are sure of what happened: only whose fault it is is another program's.
-const SURE_OF_SLICES: [&str; 2] = ["barrier-straggler", "load-imbalance"];
-
 /// A hint explains nothing that is surer.
-fn outweighs(root: &Charged, symptom: &Charged) -> bool {
-    SURE_OF_SLICES.contains(&root.finding.rule)
+fn outweighs(root: &Judged, symptom: &Judged) -> bool {
+    root.rule.info().hints_explain
         || root.finding.confidence >= symptom.finding.confidence.min(Confidence::Medium)
 }
 
@@ -326,17 +192,6 @@ mod tests {
     use crate::finding::Gain;
     use crate::rules;
 
-    #[test]
-    fn relations_name_rules_and_lead_to_an_end() {
-        let known: Vec<&str> = rules::all().iter().map(|rule| rule.name).collect();
-        for (root, symptom) in RELATIONS {
-            assert!(known.contains(root) && known.contains(symptom), "{root} {symptom}");
-        }
-        for (root, symptom) in RELATIONS.iter().filter(|(root, symptom)| root != symptom) {
-            assert!(!reaches(symptom, root, RELATIONS.len()), "{root} and {symptom} explain each other");
-        }
-    }
-
     /// A lock is known by its whole name, and by whose threads wait for it.
     #[test]
     fn findings_of_locks_with_a_common_name_prefix_are_not_merged() {
@@ -348,7 +203,8 @@ mod tests {
             rows.push(SliceRow { thread: ThreadId(thread), ..SliceRow::default() });
         }
         trace.slices = Slices::freeze(&[rows], vec![Timestamp(10); 2]);
-        let charged = |subject: &str, thread: u32| Charged {
+        let judged = |subject: &str, thread: u32| Judged {
+            rule: rules::named("lock-contention").unwrap(),
             finding: Finding {
                 rule: "",
                 subject: subject.to_owned(),
@@ -362,18 +218,9 @@ mod tests {
             },
             charge: Charge::matching(&trace, |slice| slice.thread == ThreadId(thread)),
         };
-        let lock = charged("mmap_lock of python", 0);
-        assert!(is_of_lock(&trace, &lock, &charged("mmap_lock of python, held by worker (7)", 0)));
-        assert!(!is_of_lock(&trace, &lock, &charged("mmap_lock of python3, held by worker (7)", 0)));
-        assert!(!is_of_lock(&trace, &lock, &charged("mmap_lock of python, held by worker (7)", 1)));
-    }
-
-    fn reaches(from: &str, to: &str, steps: usize) -> bool {
-        from == to
-            || (steps > 0
-                && RELATIONS
-                    .iter()
-                    .filter(|(root, symptom)| *root == from && root != symptom)
-                    .any(|(_, symptom)| reaches(symptom, to, steps - 1)))
+        let lock = judged("mmap_lock of python", 0);
+        assert!(is_of_lock(&trace, &lock, &judged("mmap_lock of python, held by worker (7)", 0)));
+        assert!(!is_of_lock(&trace, &lock, &judged("mmap_lock of python3, held by worker (7)", 0)));
+        assert!(!is_of_lock(&trace, &lock, &judged("mmap_lock of python, held by worker (7)", 1)));
     }
 }

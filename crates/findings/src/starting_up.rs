@@ -16,7 +16,7 @@ use crate::derive::split::share_error;
 use crate::derive::{is_first_thread, samples_of};
 use crate::descriptors::{KnownWork, Role};
 use crate::finding::{Confidence, Evidence, Finding, Gain};
-use crate::merging::Charged;
+use crate::rule::Charged;
 use crate::scene::{EVIDENCE_MAX, GAIN_MIN, Scene};
 use crate::wording::{count, percent, time};
 

@@ -18,7 +18,10 @@ use crate::derive::stacks::folding;
 use crate::derive::sweep::{self, Sweep};
 use crate::derive::timelines::Timelines;
 use crate::finding::Finding;
-use crate::removal::{self, Removal, collectors, estimate};
+use crate::gains::estimate;
+use crate::removal::{Removal, collectors, locks as lock_removal};
+use crate::rule::{Cause, Known};
+use crate::rules;
 
 /// The changes to apply.
 #[derive(Clone, Debug, Default)]
@@ -173,7 +176,7 @@ fn reported<'a>(analysis: &'a OnceCell<Analysis>, subject: &str) -> Option<&'a F
         return findings.get(place_of(findings, name)?);
     }
     let name = subject.strip_prefix("lock:")?;
-    findings.iter().find(|finding| removal::is_of_lock(finding) && folding::matches(name, &finding.subject))
+    findings.iter().find(|finding| rules::is_about_lock(finding) && folding::matches(name, &finding.subject))
 }
 
 /// Position of a finding by its number in the report, or by its rule's name.
@@ -272,7 +275,7 @@ fn without_lock(facts: Facts, name: &str, answer: &mut WhatIf) -> Result<Removal
     for lock in named {
         let Some(number) = number(lock) else { continue };
         answer.changes.push(format!("without lock {}", lock.name));
-        let of_lock = removal::lock(&calls, facts, &lines, number as u32);
+        let of_lock = lock_removal::without(&calls, facts, &lines, number as u32);
         removal.least.extend(of_lock.least);
         removal.most.extend(of_lock.most);
     }
@@ -304,8 +307,9 @@ fn without_finding(
     };
     let finding = &analysis.findings[place];
     let charge = analysis.charges.get(place).cloned().unwrap_or_default();
-    let Some(removal) = removal::of_finding(facts, &analysis.derived, (finding, &charge), &OnceCell::new())
-    else {
+    let known = Known::new(facts, &analysis.derived);
+    let cause = Cause { known: &known, finding, charge: &charge };
+    let Some(removal) = rules::named(finding.rule).and_then(|rule| rule.removal(&cause)) else {
         return Err(format!("{} does not consist of waits that a replay could remove", finding.rule));
     };
     answer.changes.push(format!("without {} of {}", finding.rule, finding.subject));

@@ -98,6 +98,11 @@ impl Ledger {
         self.classes[class as usize]
     }
 
+    /// Time on a CPU without spinning, stolen time excluded (ns).
+    pub fn work_ns(&self) -> u64 {
+        self.running_ns().saturating_sub(self.class_ns(Class::Spin))
+    }
+
     /// Time on a CPU, stolen time excluded (ns).
     pub fn running_ns(&self) -> u64 {
         on_cpu_ns(&self.classes)

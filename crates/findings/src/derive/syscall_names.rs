@@ -203,6 +203,11 @@ static NAMES: [&str; 463] = [
     "lsm_set_self_attr", "lsm_list_modules", "mseal",
 ];
 
+/// Numbers of the syscalls through which threads hand work to each other (x86-64). These are read, write,
+/// poll, readv, writev, select, sendto, recvfrom, sendmsg, recvmsg, semop, msgsnd, msgrcv, futex. The last
+/// are epoll_wait, pselect6, ppoll and epoll_pwait.
+pub const HANDING: [i32; 18] = [0, 1, 7, 19, 20, 23, 44, 45, 46, 47, 65, 69, 70, FUTEX, 232, 270, 271, 281];
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,6 +6,8 @@ use holdup_events::Trace;
 use serde::{Deserialize, Serialize};
 
 use crate::Analysis;
+use crate::rule::{CPUS, HALF_MEMORY, Remedy};
+use crate::rules;
 
 /// One setting to try.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,57 +24,6 @@ pub struct Trial {
     pub hope: String,
 }
 
-/// A rule's advice as a setting.
-struct Remedy {
-    rule: &'static str,
-    /// Required runtimes, of which one must be present. Empty: any.
-    runtimes: &'static [&'static str],
-    knob: &'static str,
-    values: &'static [&'static str],
-    hope: &'static str,
-}
-
-const fn remedy(
-    rule: &'static str,
-    runtimes: &'static [&'static str],
-    knob: &'static str,
-    values: &'static [&'static str],
-    hope: &'static str,
-) -> Remedy {
-    Remedy { rule, runtimes, knob, values, hope }
-}
-
-/// As a value: the number of CPUs that the program may use.
-const CPUS: &str = "CPUS";
-/// Value for half of the machine's memory. A JVM uses a quarter by default.
-const HALF_MEMORY: &str = "HALF-MEMORY";
-
-const OPENMP: &[&str] = &["libgomp", "libomp"];
-const OCAML: &[&str] = &["ocaml4", "ocaml5"];
-
-const REMEDIES: &[Remedy] = &[
-    remedy("gc-pressure", OCAML, "minor-heap", &["1M", "8M"], "fewer minor collections"),
-    remedy("gc-heavy", OCAML, "minor-heap", &["1M", "8M"], "fewer minor collections"),
-    remedy("stop-the-world-latecomer", OCAML, "minor-heap", &["1M", "8M"], "fewer pauses"),
-    remedy("gc-pressure", &["go"], "gogc", &["200", "400"], "fewer collections"),
-    remedy("gc-heavy", &["go"], "gogc", &["200", "400"], "fewer collections"),
-    remedy("gc-heavy", &["hotspot"], "heap", &[HALF_MEMORY], "fewer collections"),
-    remedy("oversubscription", &["go"], "gomaxprocs", &[CPUS], "as many running threads as CPUs"),
-    remedy("oversubscription", OPENMP, "OMP_NUM_THREADS", &[CPUS], "as many OpenMP threads as CPUs"),
-    remedy("oversubscription", &["rayon"], "RAYON_NUM_THREADS", &[CPUS], "as many threads as CPUs"),
-    remedy("oversubscription", &["tokio"], "TOKIO_WORKER_THREADS", &[CPUS], "as many threads as CPUs"),
-    remedy("oversubscription", &[], "policy", &["batch"], "longer time slices"),
-    remedy("spin-wait", OPENMP, "OMP_WAIT_POLICY", &["passive"], "waiting without spinning"),
-    remedy("spin-wait", OPENMP, "OMP_NUM_THREADS", &[CPUS], "a CPU for each spinning thread"),
-    remedy("pinned-together", &[], "pin", &["spread"], "a CPU for each thread"),
-    remedy("migration-churn", &[], "pin", &["spread"], "threads that stay near their data"),
-    remedy("wakeup-ping-pong", &[], "cpus", &["0"], "partners on one CPU, without wakeups across CPUs"),
-    remedy("preempted-lock-holder", &[], "policy", &["batch"], "holders that are not preempted"),
-    remedy("lock-convoy", &[], "policy", &["batch"], "longer time slices"),
-    remedy("noisy-neighbour", &[], "nice", &["-5"], "a larger CPU share than other programs"),
-    remedy("lock-contention", &[], "MALLOC_ARENA_MAX", &["32"], "an allocator arena for each thread"),
-];
-
 /// Settings to try, each knob and value once, in the order of the findings.
 pub fn suggest(trace: &Trace, analysis: &Analysis) -> Vec<Trial> {
     let runtimes: BTreeSet<&str> =
@@ -86,12 +37,10 @@ pub fn suggest(trace: &Trace, analysis: &Analysis) -> Vec<Trial> {
     let mut trials: Vec<Trial> = Vec::new();
     for finding in &analysis.findings {
         let fits = |remedy: &&Remedy| {
-            let is_of_allocator = remedy.knob != "MALLOC_ARENA_MAX" || finding.subject.contains("arena");
-            remedy.rule == finding.rule
+            (!remedy.is_for_allocators || finding.subject.contains("arena"))
                 && (remedy.runtimes.is_empty() || remedy.runtimes.iter().any(|one| runtimes.contains(one)))
-                && is_of_allocator
         };
-        for remedy in REMEDIES.iter().filter(fits) {
+        for remedy in rules::remedies(finding).iter().filter(fits) {
             for value in remedy.values {
                 let value = value_of(value);
                 if trials.iter().all(|trial| (trial.knob.as_str(), &trial.value) != (remedy.knob, &value)) {
@@ -117,12 +66,11 @@ mod tests {
     use crate::{Confidence, Finding, Gain};
 
     #[test]
-    fn remedies_are_of_rules_that_there_are() {
-        let known: Vec<&str> = crate::rules::all().iter().map(|rule| rule.name).collect();
-        assert!(REMEDIES.iter().all(|remedy| known.contains(&remedy.rule)));
+    fn remedies_are_for_runtimes_that_exist() {
         let descriptors = crate::descriptors::Descriptors::built_in();
         let is_known = |name: &&str| descriptors.runtimes().iter().any(|runtime| runtime.name == **name);
-        assert!(REMEDIES.iter().flat_map(|remedy| remedy.runtimes).all(is_known));
+        let mut remedies = rules::infos().flat_map(|info| info.remedies);
+        assert!(remedies.all(|remedy| remedy.runtimes.iter().all(is_known)));
     }
 
     fn finding(rule: &'static str) -> Finding {

@@ -2,16 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use holdup_events::tables::{FrameKind, SampleRow, Slice, ThreadState};
-use holdup_events::{FrameId, StackId, Trace, WaitReason};
+use holdup_events::tables::{FrameKind, SampleRow};
+use holdup_events::{FrameId, StackId, Trace};
 
-use super::Removal;
-use super::causes::ran;
-use crate::charge::Charge;
+use super::{Removal, ran};
 use crate::derive::own_places::{OwnFrames, Places};
-use crate::derive::replay::{Change, Speed};
-use crate::derive::syscall_names::IO_URING_ENTER;
-use crate::derive::temporary_files::TemporaryFiles;
+use crate::derive::replay::Speed;
+use crate::finding::Finding;
+use crate::rule::Cause;
 
 /// Maximum share of the calls that is left if one call handles several small items. Such a call usually
 /// handles at least eight items.
@@ -20,7 +18,7 @@ const CALLS_LEFT: f64 = 0.125;
 /// Removes calls that do little each. `meant` is the share (0 to 1) of the calls of each syscall that goes.
 /// The time in the library functions that make these calls goes too. Upper bound: so does the time in
 /// functions of the program that mostly make these calls.
-pub(super) fn fewer(trace: &Trace, meant: &[(i32, f64)]) -> Option<Removal> {
+pub fn fewer(trace: &Trace, meant: &[(i32, f64)]) -> Option<Removal> {
     let parts = meant.iter().copied().collect();
     let code = Code::new(trace, &parts);
     let with = |left: f64, most: bool| {
@@ -33,29 +31,23 @@ pub(super) fn fewer(trace: &Trace, meant: &[(i32, f64)]) -> Option<Removal> {
     (!most.is_empty()).then(|| Removal { least: vec![ran(with(CALLS_LEFT, false))], most: vec![ran(most)] })
 }
 
-/// Removes the calls that make and remove temporary files, and the waits in them. Upper bound: so do writes,
-/// reads and closes of these files.
-pub(super) fn temporary_files(trace: &Trace, files: &TemporaryFiles, waits: &Charge) -> Option<Removal> {
-    let mut least = fewer(trace, &files.calls).unwrap_or_default().least;
-    let mut most = fewer(trace, &files.contents).unwrap_or_default().most;
-    least.push(Change::WithoutSlices(waits.clone()));
-    let is_of_contents = |slice: &Slice| {
-        let wait = trace.wait(slice.wait);
-        let is_meant = files.contents.iter().any(|(syscall, part)| *syscall == wait.syscall && *part > 0.0);
-        slice.state == ThreadState::Blocked
-            && wait.reason == WaitReason::Disk
-            && is_meant
-            && files.threads.iter().any(|(id, _)| *id == slice.thread)
-    };
-    most.push(Change::WithoutSlices(Charge::matching(trace, is_of_contents).and(trace, waits)));
-    Some(Removal { least, most })
+/// Removes the small calls of the syscall that the finding is about, as far as it is about them.
+pub fn fewer_of_finding(cause: &Cause) -> Option<Removal> {
+    fewer(cause.trace(), &[part_of_calls(cause)])
 }
 
-/// Removes waits in io_uring_enter. Upper bound: the calls too.
-pub(super) fn with_waits(trace: &Trace, waits: Vec<Change>) -> Removal {
-    let mut most = waits.clone();
-    most.extend(fewer(trace, &[(IO_URING_ENTER, 1.0)]).map(|calls| calls.most).unwrap_or_default());
-    Removal { least: waits, most }
+/// The finding's share of the CPU time of all calls of that name. It is 1 if the finding is about more than
+/// these calls.
+fn part_of_calls(cause: &Cause) -> (i32, f64) {
+    let (name, finding) = (first_word(cause.finding), cause.finding);
+    let call = cause.derived().syscalls.iter().find(|call| call.name == name);
+    let (number, all) = call.map_or((-1, 0), |call| (call.number, call.cpu_ns));
+    (number, (finding.cost_ns as f64 / all.max(1) as f64).min(1.0))
+}
+
+/// The syscall that a finding is about.
+pub(crate) fn first_word(finding: &Finding) -> &str {
+    finding.subject.split(' ').next().unwrap_or_default()
 }
 
 /// Samples in calls, and in all of a piece of code.

@@ -10,17 +10,13 @@ use holdup_events::tables::SampleRow;
 use holdup_events::{ProcessId, ThreadId};
 
 use super::Removal;
-use crate::analysis::Derived;
 use crate::collecting;
 use crate::derive::class::Class;
 use crate::derive::gc::{self, Gc, GcTimes, LaneGc};
 use crate::derive::replay::{Change, Facts, Replays, Speed, forecast_between};
 use crate::derive::syscall_names::FUTEX;
-use crate::merging::Charged;
+use crate::rule::{Judged, Known};
 use crate::wording::{count, time};
-
-/// Rules about collections that several threads share. The rule that reports more comes first.
-const RULES: [&str; 2] = ["gc-pressure", "stop-the-world-latecomer"];
 
 /// Gives each thread its own collector. Lower bound: no thread waits for others, asleep or spinning. Upper
 /// bound: also, no thread wakes others, and idle domains do not help with collections. Each domain collects
@@ -97,13 +93,10 @@ fn waits(facts: Facts) -> Vec<Change> {
 /// Adds a sentence for threads of one process that allocate and share a collector. It has the cost of
 /// sharing, and the forecast length with one collector each. It is added once, to the finding about
 /// collections.
-pub(super) fn report_shared_collector(
-    facts: Facts,
-    derived: &Derived,
-    findings: &mut [Charged],
-    unchanged: &mut Option<Replays>,
-) {
-    let Some(place) = RULES.iter().find_map(|rule| findings.iter().position(|one| one.finding.rule == *rule))
+pub fn report_shared_collector(known: &Known, found: &mut [Judged], unchanged: &mut Option<Replays>) {
+    let (facts, derived) = (known.facts, known.derived);
+    let place = |one: &Judged| one.rule.info().collector_place;
+    let Some(reports) = found.iter_mut().filter(|one| place(one).is_some()).min_by_key(|one| place(one))
     else {
         return;
     };
@@ -111,7 +104,7 @@ pub(super) fn report_shared_collector(
     let removal = apart(facts);
     let unchanged = unchanged.get_or_insert_with(|| Replays::new(facts));
     let forecast = forecast_between(facts, &removal.least, &removal.most, unchanged);
-    findings[place].finding.summary.push(format!(
+    reports.finding.summary.push(format!(
         "{} share a collector. With a collector each, as in processes, no thread waits for other threads' collections ({}), retries ({}) or lacks a CPU for them ({}). The run would take {} ({} to {}) instead of {}.",
         count(domains, "domain"),
         time(shared.wait_running_ns + shared.wait_blocked_ns),

@@ -44,20 +44,19 @@
 //! Berger, Zorn, McKinley: Reconsidering custom memory allocation (2002). Kanev et al.: Profiling a
 //! warehouse-scale computer (2015).
 
-use super::{Info, Verdict};
 use crate::derive::amount::Amount;
 use crate::derive::services::{Service, ServiceUse, blocks_taken_again};
 use crate::derive::stacks::Allocated;
 use crate::finding::{Confidence, Finding};
+use crate::rule::{Charged, ChargedVerdict, Estimate, Info, Rule, Verdict};
 use crate::scene::Scene;
 use crate::service_findings::{self, Words};
 use crate::short_lived;
 use crate::wording::{bytes, percent, rounded};
 
-pub(super) const INFO: Info = Info {
-    name: "allocation-hotspot",
-    summary: "Much of the CPU time is spent allocating and freeing memory",
-    of_waits_alone: false,
+pub(super) static INFO: Info = Info {
+    estimate: Estimate::Computed,
+    ..Info::new("allocation-hotspot", "Much of the CPU time is spent allocating and freeing memory")
 };
 
 /// Sites that are named.
@@ -70,7 +69,19 @@ const MOSTLY_AGAIN: f64 = 0.5;
 /// Minimum share of the bytes that other threads free, to be reported.
 const OTHERS_TOLD: f64 = 0.1;
 
-pub(super) fn judge(scene: &Scene) -> Verdict {
+pub(super) struct AllocationHotspot;
+
+impl Rule for AllocationHotspot {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn judge(&self, scene: &Scene) -> ChargedVerdict {
+        Ok(judge(scene)?.into_iter().map(Charged::from).collect())
+    }
+}
+
+fn judge(scene: &Scene) -> Verdict {
     let words = Words {
         rule: INFO.name,
         doing: "allocating and freeing memory",

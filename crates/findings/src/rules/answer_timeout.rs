@@ -33,17 +33,22 @@ use std::collections::BTreeSet;
 use holdup_events::tables::{Slice, ThreadState};
 use holdup_events::{ObjectKind, StackId, ThreadId, Trace, WaitReason};
 
-use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
 use crate::finding::{Confidence, Finding, Gain};
-use crate::merging::Charged;
+use crate::removal::Removal;
+use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Explains, Info, Rule};
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{count, time};
 
-pub(super) const INFO: Info = Info {
-    name: "answer-timeout",
-    summary: "Threads wait for a response until the timeout, and ask again",
-    of_waits_alone: true,
+pub(super) static INFO: Info = Info {
+    waits_only: true,
+    estimate: Estimate::Replayed,
+    explains: &[
+        // A client that sends one request at a time waits for a timer of the server. If the client holds a lock
+        // or a pool item during the request, then that is the cause.
+        Explains::shared(&super::one_at_a_time::INFO),
+    ],
+    ..Info::new("answer-timeout", "Threads wait for a response until the timeout, and ask again")
 };
 
 /// One alone may be a deadline.
@@ -68,25 +73,37 @@ const RESOLVER: [&str; 12] = [
     "res_nsend",
 ];
 
-pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
-    scene.needs_wait_reasons()?;
-    let trace = scene.trace;
-    let keeps_house = |thread: ThreadId| {
-        let clocked = &scene.derived.clocked;
-        let row = clocked.binary_search_by_key(&thread, |one| one.thread).ok();
-        row.is_some_and(|row| clocked[row].keeps_house)
-    };
-    let of_kind = |is_names: bool| {
-        let charge = Charge::of_rows(trace, |thread, take| {
-            let is_one = |row: &usize| {
-                let names = looks_up(trace, trace.slices.at(thread, *row).stack);
-                names == is_names && (names || !keeps_house(thread))
-            };
-            given_up(trace, thread).into_iter().filter(is_one).for_each(take);
-        });
-        finding(scene, charge, is_names)
-    };
-    Ok([true, false].into_iter().filter_map(of_kind).collect())
+pub(super) struct AnswerTimeout;
+
+impl Rule for AnswerTimeout {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn judge(&self, scene: &Scene) -> ChargedVerdict {
+        scene.needs_wait_reasons()?;
+        let trace = scene.trace;
+        let keeps_house = |thread: ThreadId| {
+            let clocked = &scene.derived.clocked;
+            let row = clocked.binary_search_by_key(&thread, |one| one.thread).ok();
+            row.is_some_and(|row| clocked[row].keeps_house)
+        };
+        let of_kind = |is_names: bool| {
+            let charge = Charge::of_rows(trace, |thread, take| {
+                let is_one = |row: &usize| {
+                    let names = looks_up(trace, trace.slices.at(thread, *row).stack);
+                    names == is_names && (names || !keeps_house(thread))
+                };
+                given_up(trace, thread).into_iter().filter(is_one).for_each(take);
+            });
+            finding(scene, charge, is_names)
+        };
+        Ok([true, false].into_iter().filter_map(of_kind).collect())
+    }
+
+    fn removal(&self, cause: &Cause) -> Option<Removal> {
+        (!cause.charge.is_empty()).then(|| Removal::slices(cause.charge))
+    }
 }
 
 /// Rows of waits for a response that a timeout ended. Either the thread looked up a name, or it did not

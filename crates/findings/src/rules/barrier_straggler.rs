@@ -31,21 +31,38 @@
 //! ## References
 //! Petrini, Kerbyson, Pakin: The case of the missing supercomputer performance (SC 2003).
 
-use super::{ChargedVerdict, Info};
 use crate::derive::class::Class;
 use crate::derive::rendezvous::{Causes, SiteUse};
 use crate::finding::Confidence;
 use crate::lateness::{self, MEETINGS_SURE, Said};
+use crate::rule::{ChargedVerdict, Explains, Info, Rule};
 use crate::scene::Scene;
 
-pub(super) const INFO: Info = Info {
-    name: "barrier-straggler",
-    summary: "Threads at a barrier wait for a thread that was delayed on its way",
-    of_waits_alone: true,
+pub(super) static INFO: Info = Info {
+    waits_only: true,
+    hints_explain: true,
+    explains: &[
+        // The thread with the most work runs alone at the end, while the other threads wait or spin.
+        Explains::shared(&super::serial_section::INFO),
+        Explains::shared(&super::spin_wait::INFO),
+        // Two views of one rendezvous: the last thread to arrive had more work, or was delayed. The finding with the
+        // larger gain is reported.
+        Explains::ranked_lower(&super::load_imbalance::INFO),
+        Explains::ranked_lower(&INFO),
+    ],
+    ..Info::new("barrier-straggler", "Threads at a barrier wait for a thread that was delayed on its way")
 };
 
-pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
-    lateness::judge(scene, INFO.name, |used| used.straggle, |used| describe(scene, used))
+pub(super) struct BarrierStraggler;
+
+impl Rule for BarrierStraggler {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn judge(&self, scene: &Scene) -> ChargedVerdict {
+        lateness::judge(scene, INFO.name, |used| used.straggle, |used| describe(scene, used))
+    }
 }
 
 fn describe(scene: &Scene, used: &SiteUse) -> Said {

@@ -37,18 +37,25 @@
 
 use holdup_events::ProcessId;
 
-use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
 use crate::derive::asked_in_groups::InGroups;
 use crate::finding::{Confidence, Finding, Gain};
-use crate::merging::Charged;
+use crate::rule::{Charged, ChargedVerdict, Explains, Info, Rule};
 use crate::scene::Scene;
 use crate::wording::{count, percent, time};
 
-pub(super) const INFO: Info = Info {
-    name: "batch-straggler",
-    summary: "Requests are sent in groups, and each group waits for its slowest response",
-    of_waits_alone: true,
+pub(super) static INFO: Info = Info {
+    waits_only: true,
+    explains: &[
+        // A client that sends one request at a time waits for a timer of the server. If the client holds a lock
+        // or a pool item during the request, then that is the cause.
+        Explains::shared(&super::oversleep::INFO),
+        Explains::shared(&super::poll_loop::INFO),
+    ],
+    ..Info::new(
+        "batch-straggler",
+        "Requests are sent in groups, and each group waits for its slowest response",
+    )
 };
 
 /// Minimum share of the run that such waits cost.
@@ -61,9 +68,17 @@ const IDLE_MIN: f64 = 1.0 / 3.0;
 /// Services that are named.
 const NAMED_MAX: usize = 3;
 
-pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
-    scene.needs_wait_reasons()?;
-    Ok(reported(scene).map(|(asked, share)| finding(scene, asked, share)).collect())
+pub(super) struct BatchStraggler;
+
+impl Rule for BatchStraggler {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn judge(&self, scene: &Scene) -> ChargedVerdict {
+        scene.needs_wait_reasons()?;
+        Ok(reported(scene).map(|(asked, share)| finding(scene, asked, share)).collect())
+    }
 }
 
 /// The reported groups, with the share of the run that they cost.

@@ -29,24 +29,43 @@
 //! Tallent, Mellor-Crummey, Porterfield: Analyzing lock contention in multithreaded applications (PPoPP
 //! 2010).
 
+mod peers;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::lock_contention::known_advice;
-use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
 use crate::derive::holders::HoldKind;
 use crate::derive::lock_holding::{self, Holding, LockHolding};
+use crate::derive::replay::{Change, Facts};
 use crate::derive::syscall_names::FUTEX;
 use crate::finding::{Confidence, Finding, Gain};
-use crate::merging::Charged;
+use crate::gains::widened;
+use crate::removal::{Removal, within};
+use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Explains, Info, Rule};
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{count, percent, thread, time};
 
-pub(super) const INFO: Info = Info {
-    name: "blocked-lock-holder",
-    summary: "A thread sleeps or waits for I/O while it holds a contended lock",
-    of_waits_alone: true,
+pub(super) static INFO: Info = Info {
+    waits_only: true,
+    estimate: Estimate::Replayed,
+    explains: &[
+        // Waiters wait because the holder sleeps, or waits for a disk or a peer.
+        Explains::whole(&super::lock_contention::INFO),
+        Explains::whole(&super::lock_convoy::INFO),
+        Explains::shared(&super::oversleep::INFO),
+        Explains::shared(&super::poll_loop::INFO),
+        Explains::shared(&super::blocking_io::INFO),
+        Explains::shared(&super::sync_per_item::INFO),
+        Explains::shared(&super::subprocess_per_item::INFO),
+        // Starting children is what takes the time, not that they come one after the other.
+        Explains::shared(&super::child_wait::INFO),
+        // A client that sends one request at a time waits for a timer of the server. If the client holds a lock
+        // or a pool item during the request, then that is the cause.
+        Explains::shared(&super::one_at_a_time::INFO),
+    ],
+    ..Info::new("blocked-lock-holder", "A thread sleeps or waits for I/O while it holds a contended lock")
 };
 
 /// Maximum number of locks that are named. More would hide the first one.
@@ -59,14 +78,39 @@ fn blocked(holding: Holding) -> bool {
     matches!(holding, Holding::Waits(kind) if !matches!(kind, HoldKind::Unknown | HoldKind::Stopped | HoldKind::Lock))
 }
 
-pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
-    scene.needs_wait_reasons()?;
-    let worth = |lock: &&LockHolding| scene.of_wall(lock.wall_while(blocked) as f64) >= GAIN_MIN;
-    let locks = scene.derived.lock_holding.iter().filter(worth);
-    let mut found: Vec<Charged> = locks.filter_map(|lock| finding(scene, lock)).collect();
-    found.sort_by_key(|charged| Reverse(charged.finding.cost_ns));
-    found.truncate(LOCKS_MAX);
-    Ok(found)
+pub(super) struct BlockedLockHolder;
+
+impl Rule for BlockedLockHolder {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn judge(&self, scene: &Scene) -> ChargedVerdict {
+        scene.needs_wait_reasons()?;
+        let worth = |lock: &&LockHolding| scene.of_wall(lock.wall_while(blocked) as f64) >= GAIN_MIN;
+        let locks = scene.derived.lock_holding.iter().filter(worth);
+        let mut found: Vec<Charged> = locks.filter_map(|lock| finding(scene, lock)).collect();
+        found.sort_by_key(|charged| Reverse(charged.finding.cost_ns));
+        found.truncate(LOCKS_MAX);
+        Ok(found)
+    }
+
+    fn removal(&self, cause: &Cause) -> Option<Removal> {
+        (!cause.charge.is_empty()).then(|| without_waits(cause.facts(), cause.charge))
+    }
+
+    fn gain(&self, cause: &Cause, forecast: Gain) -> Gain {
+        if peers::slept(cause.trace(), cause.charge) {
+            return Gain { low: forecast.low, high: forecast.high.max(widened(cause.finding.gain).high) };
+        }
+        forecast
+    }
+}
+
+/// Waits for locks whose holders waited: the holders wait all the same, without the lock.
+fn without_waits(facts: Facts, charge: &Charge) -> Removal {
+    let waits = within(facts.trace, charge, |_, slice| facts.locks.of_slice(slice).is_some());
+    Removal::exact(vec![Change::WithoutSlices(waits)])
 }
 
 /// Kinds of the holders' waits, by the wait time of other threads (ns), the greatest first.

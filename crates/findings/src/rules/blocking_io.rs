@@ -31,22 +31,27 @@
 //! ## References
 //! Linux `readahead(2)`, `posix_fadvise(2)`, `io_uring(7)`.
 
-use super::{ChargedVerdict, Info};
+use holdup_events::Trace;
+
 use crate::analysis::Derived;
 use crate::charge::Charge;
 use crate::derive::class::Class;
+use crate::derive::replay::Change;
 use crate::derive::syscall_names::IO_URING_ENTER;
-use crate::finding::{Confidence, Finding};
-use crate::merging::Charged;
-use crate::removal::SURELY;
+use crate::finding::{Confidence, Finding, Gain};
+use crate::gains::{SURELY, narrowed};
+use crate::removal::Removal;
+use crate::removal::calls::{self, first_word};
 use crate::rings;
+use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Info, Rule};
 use crate::scene::{GAIN_MIN, Scene, syscall_text};
 use crate::wording::{count, percent, time};
 
-pub(super) const INFO: Info = Info {
-    name: "blocking-io",
-    summary: "Threads wait for the disk while CPUs are idle",
-    of_waits_alone: true,
+pub(super) static INFO: Info = Info {
+    waits_only: true,
+    estimate: Estimate::Replayed,
+    is_of_outside: true,
+    ..Info::new("blocking-io", "Threads wait for the disk while CPUs are idle")
 };
 
 /// Minimum number of waits for a sure finding. Fewer may be chance.
@@ -65,38 +70,45 @@ pub(super) fn asks_one_by_one(derived: &Derived, name: &str) -> bool {
     batch(derived, name).is_some_and(|each| each < BATCH_MIN)
 }
 
-pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
-    scene.needs_wait_reasons()?;
-    let stall = &scene.derived.occupancy.io;
-    if scene.of_wall(stall.saved_ns) < GAIN_MIN || super::sync_per_item::is_it(scene) {
-        return Ok(Vec::new());
+pub(super) struct BlockingIo;
+
+impl Rule for BlockingIo {
+    fn info(&self) -> &'static Info {
+        &INFO
     }
-    let calls = scene.disk_waits();
-    let total: u64 = calls.iter().map(|call| call.ns).sum();
-    let waits: u64 = calls.iter().map(|call| call.waits).sum();
-    let Some(worst) = calls.first() else { return Ok(Vec::new()) };
-    let mut summary = vec![format!(
-        "Threads waited {} for the disk ({} of their time), in {}. {} accounts for {} of it.",
-        time(total),
-        percent(scene.of_thread_time(total)),
-        count(waits, "wait"),
-        worst.name(),
-        percent(worst.ns as f64 / total.max(1) as f64),
-    )];
-    summary.extend(scene.waits_come_from(|slice| scene.class(slice) == Some(Class::IoWait)));
-    summary.extend(scene.waits_are_for(|slice| scene.class(slice) == Some(Class::IoWait)));
-    let batch = batch(scene.derived, worst.name());
-    summary.extend(rings::requests_sentence(&scene.derived.calls, worst.number));
-    let gain = scene.gain_whoever_ran(stall, |thread, waited| waited.min(thread.running_ns() as f64));
-    let confidence = match waits {
-        // A single event that another run may not have: the first read of a file.
-        1 if gain.low < SURELY => Confidence::Low,
-        // They overlap already.
-        _ if batch.is_some_and(|each| each >= BATCH_MIN) => Confidence::Low,
-        WAITS_SURE.. => Confidence::High,
-        _ => Confidence::Medium,
-    };
-    let finding = Finding {
+
+    fn judge(&self, scene: &Scene) -> ChargedVerdict {
+        scene.needs_wait_reasons()?;
+        let stall = &scene.derived.occupancy.io;
+        if scene.of_wall(stall.saved_ns) < GAIN_MIN || super::sync_per_item::is_it(scene) {
+            return Ok(Vec::new());
+        }
+        let calls = scene.disk_waits();
+        let total: u64 = calls.iter().map(|call| call.ns).sum();
+        let waits: u64 = calls.iter().map(|call| call.waits).sum();
+        let Some(worst) = calls.first() else { return Ok(Vec::new()) };
+        let mut summary = vec![format!(
+            "Threads waited {} for the disk ({} of their time), in {}. {} accounts for {} of it.",
+            time(total),
+            percent(scene.of_thread_time(total)),
+            count(waits, "wait"),
+            worst.name(),
+            percent(worst.ns as f64 / total.max(1) as f64),
+        )];
+        summary.extend(scene.waits_come_from(|slice| scene.class(slice) == Some(Class::IoWait)));
+        summary.extend(scene.waits_are_for(|slice| scene.class(slice) == Some(Class::IoWait)));
+        let batch = batch(scene.derived, worst.name());
+        summary.extend(rings::requests_sentence(&scene.derived.calls, worst.number));
+        let gain = scene.gain_whoever_ran(stall, |thread, waited| waited.min(thread.running_ns() as f64));
+        let confidence = match waits {
+            // A single event that another run may not have: the first read of a file.
+            1 if gain.low < SURELY => Confidence::Low,
+            // They overlap already.
+            _ if batch.is_some_and(|each| each >= BATCH_MIN) => Confidence::Low,
+            WAITS_SURE.. => Confidence::High,
+            _ => Confidence::Medium,
+        };
+        let finding = Finding {
         rule: INFO.name,
         subject: format!("{} ({})", worst.name(), count(worst.waits, "wait")),
         summary,
@@ -112,6 +124,29 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
             "Make fewer, larger requests".into(),
         ],
     };
-    let charge = Charge::matching(scene.trace, |slice| scene.class(slice) == Some(Class::IoWait));
-    Ok(vec![Charged { finding, charge }])
+        let charge = Charge::matching(scene.trace, |slice| scene.class(slice) == Some(Class::IoWait));
+        Ok(vec![Charged { finding, charge }])
+    }
+
+    fn removal(&self, cause: &Cause) -> Option<Removal> {
+        let waits = Removal::exact(vec![Change::WithoutClass(Class::IoWait)]);
+        let is_one_by_one = asks_one_by_one(cause.derived(), first_word(cause.finding));
+        Some(if is_one_by_one { with_calls(cause.trace(), waits) } else { waits })
+    }
+
+    fn gain(&self, cause: &Cause, forecast: Gain) -> Gain {
+        // A remedy may do less than leave the cause out: waits for the disk may only be overlapped.
+        let own = cause.finding.gain;
+        let high = match asks_one_by_one(cause.derived(), first_word(cause.finding)) {
+            true => forecast.high.max(own.low),
+            false => narrowed(cause, forecast).high,
+        };
+        Gain { low: own.low, high }
+    }
+}
+
+/// Adds the calls of io_uring_enter to the upper bound.
+fn with_calls(trace: &Trace, waits: Removal) -> Removal {
+    let calls = calls::fewer(trace, &[(IO_URING_ENTER, 1.0)]).unwrap_or_default();
+    Removal { most: waits.most.into_iter().chain(calls.most).collect(), least: waits.least }
 }

@@ -30,18 +30,16 @@
 //! ## References
 //! POSIX `waitpid`, `system`. Linux `pidfd_open(2)`.
 
-use super::{ChargedVerdict, Info};
 use crate::derive::children::{self, Parent};
 use crate::derive::class::Class;
 use crate::finding::{Confidence, Finding, Gain};
-use crate::merging::Charged;
+use crate::rule::{Charged, ChargedVerdict, Info, Rule};
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{percent, time};
 
-pub(super) const INFO: Info = Info {
-    name: "child-wait",
-    summary: "A program waits while its child processes run one after another",
-    of_waits_alone: true,
+pub(super) static INFO: Info = Info {
+    waits_only: true,
+    ..Info::new("child-wait", "A program waits while its child processes run one after another")
 };
 
 /// Minimum number of children one after another. Fewer are steps of a script.
@@ -57,13 +55,21 @@ const PART_MIN: f64 = 0.05;
 /// Maximum number of classes and functions that are reported.
 const PARTS_MAX: usize = 4;
 
-pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
-    scene.needs_wait_reasons()?;
-    let parents = scene.derived.children.iter();
-    let mut found: Vec<Charged> = parents.filter_map(|parent| finding(scene, parent)).collect();
-    found.sort_by(|a, b| b.finding.gain.high.total_cmp(&a.finding.gain.high));
-    found.truncate(1);
-    Ok(found)
+pub(super) struct ChildWait;
+
+impl Rule for ChildWait {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn judge(&self, scene: &Scene) -> ChargedVerdict {
+        scene.needs_wait_reasons()?;
+        let parents = scene.derived.children.iter();
+        let mut found: Vec<Charged> = parents.filter_map(|parent| finding(scene, parent)).collect();
+        found.sort_by(|a, b| b.finding.gain.high.total_cmp(&a.finding.gain.high));
+        found.truncate(1);
+        Ok(found)
+    }
 }
 
 /// Many children alike, one after the other.

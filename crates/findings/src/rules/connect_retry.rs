@@ -31,55 +31,81 @@
 //! ## References
 //! Linux `listen(2)`, `tcp(7)` (`tcp_syn_retries`, `tcp_abort_on_overflow`). RFC 6298.
 
-use super::{ChargedVerdict, Info};
 use crate::derive::connects::{self, Connects, How, SECOND_NS};
 use crate::finding::{Confidence, Finding, Gain};
-use crate::merging::Charged;
+use crate::gains::widened;
+use crate::removal::Removal;
+use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Explains, Info, Rule};
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{count, percent, time};
 
-pub(super) const INFO: Info = Info {
-    name: "connect-retry",
-    summary: "Connections take a second or more because their first packet was dropped",
-    of_waits_alone: true,
+pub(super) static INFO: Info = Info {
+    waits_only: true,
+    estimate: Estimate::Replayed,
+    explains: &[
+        // A client that sends one request at a time waits for a timer of the server. If the client holds a lock
+        // or a pool item during the request, then that is the cause.
+        Explains::shared(&super::one_at_a_time::INFO),
+        Explains::shared(&super::answer_timeout::INFO),
+    ],
+    ..Info::new("connect-retry", "Connections take a second or more because their first packet was dropped")
 };
 
 /// Minimum number of waits. Fewer may be due to one host that is down.
 const WAITS_MIN: u64 = 2;
 
-pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
-    scene.needs_wait_reasons()?;
-    let found = connects::derive(scene.trace);
-    // Others may have sent these packets.
-    let is_theirs = found.how != How::Looks || found.waits <= found.sent_again;
-    // An accepting thread also waits for other events. A retransmitted packet delays the program by at most a
-    // second.
-    let most_ns = match found.how {
-        How::Accepts => found.sent_again as f64 * SECOND_NS as f64,
-        How::Connects | How::Looks => f64::INFINITY,
-    };
-    let high = scene.of_wall(scene.stall_quiet(&found.charge).saved_ns.min(most_ns)).clamp(0.0, 1.0);
-    if found.waits.min(found.sent_again) < WAITS_MIN || !is_theirs || high < GAIN_MIN {
-        return Ok(Vec::new());
+pub(super) struct ConnectRetry;
+
+impl Rule for ConnectRetry {
+    fn info(&self) -> &'static Info {
+        &INFO
     }
-    let mut summary = vec![waited(&found, high), kernel_counts_sentence(&found)];
-    summary.extend(scene.charged_come_from(&found.charge));
-    let confidence = if found.how == How::Connects { Confidence::High } else { Confidence::Medium };
-    let finding = Finding {
-        rule: INFO.name,
-        subject: match found.overflows {
-            0 => "connections without a response to the first packet".to_owned(),
-            _ => "connections to a listening socket whose queue is full".to_owned(),
-        },
-        summary,
-        cost_ns: found.charge.ns(),
-        gain: Gain { low: 0.0, high },
-        likely: None,
-        confidence: scene.confidence(confidence),
-        evidence: scene.longest_of(&found.charge, |_| "connects, its first packet is sent again".to_owned()),
-        advice: advice(&found),
-    };
-    Ok(vec![Charged { finding, charge: found.charge }])
+
+    fn judge(&self, scene: &Scene) -> ChargedVerdict {
+        scene.needs_wait_reasons()?;
+        let found = connects::derive(scene.trace);
+        // Others may have sent these packets.
+        let is_theirs = found.how != How::Looks || found.waits <= found.sent_again;
+        // An accepting thread also waits for other events. A retransmitted packet delays the program by at most a
+        // second.
+        let most_ns = match found.how {
+            How::Accepts => found.sent_again as f64 * SECOND_NS as f64,
+            How::Connects | How::Looks => f64::INFINITY,
+        };
+        let high = scene.of_wall(scene.stall_quiet(&found.charge).saved_ns.min(most_ns)).clamp(0.0, 1.0);
+        if found.waits.min(found.sent_again) < WAITS_MIN || !is_theirs || high < GAIN_MIN {
+            return Ok(Vec::new());
+        }
+        let mut summary = vec![waited(&found, high), kernel_counts_sentence(&found)];
+        summary.extend(scene.charged_come_from(&found.charge));
+        let confidence = if found.how == How::Connects { Confidence::High } else { Confidence::Medium };
+        let finding = Finding {
+            rule: INFO.name,
+            subject: match found.overflows {
+                0 => "connections without a response to the first packet".to_owned(),
+                _ => "connections to a listening socket whose queue is full".to_owned(),
+            },
+            summary,
+            cost_ns: found.charge.ns(),
+            gain: Gain { low: 0.0, high },
+            likely: None,
+            confidence: scene.confidence(confidence),
+            evidence: scene
+                .longest_of(&found.charge, |_| "connects, its first packet is sent again".to_owned()),
+            advice: advice(&found),
+        };
+        Ok(vec![Charged { finding, charge: found.charge }])
+    }
+
+    fn removal(&self, cause: &Cause) -> Option<Removal> {
+        (!cause.charge.is_empty()).then(|| Removal::slices(cause.charge))
+    }
+
+    fn gain(&self, cause: &Cause, forecast: Gain) -> Gain {
+        // The accepting thread waits for the connecting thread. A replay removes the wait of one and leaves
+        // it in the other.
+        Gain { low: 0.0, high: forecast.high.max(widened(cause.finding.gain).high) }
+    }
 }
 
 /// A sentence on the counted waits, and their maximum share of the run.

@@ -29,21 +29,30 @@
 //! gprof and callgraph readings of memcpy by callers. Kanev et al.: Profiling a warehouse-scale computer
 //! (2015).
 
-use super::{Info, Verdict};
 use crate::derive::services::Service;
+use crate::rule::{Charged, ChargedVerdict, Info, Rule, Verdict};
 use crate::scene::Scene;
 use crate::service_findings::{self, Words};
 
-pub(super) const INFO: Info = Info {
-    name: "copy-heavy",
-    summary: "Much of the CPU time is spent copying memory",
-    of_waits_alone: false,
-};
+pub(super) static INFO: Info =
+    Info { may_be_needed: true, ..Info::new("copy-heavy", "Much of the CPU time is spent copying memory") };
 
 /// From this part of the running time on it is more than a hint.
 const MUCH: f64 = 1.0 / 3.0;
 
-pub(super) fn judge(scene: &Scene) -> Verdict {
+pub(super) struct CopyHeavy;
+
+impl Rule for CopyHeavy {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn judge(&self, scene: &Scene) -> ChargedVerdict {
+        Ok(judge(scene)?.into_iter().map(Charged::from).collect())
+    }
+}
+
+fn judge(scene: &Scene) -> Verdict {
     let words = Words {
         rule: INFO.name,
         doing: "copying, filling and measuring memory",

@@ -27,19 +27,30 @@
 
 use holdup_events::Duration;
 
-use super::{Info, Verdict};
 use crate::derive::class::Class;
 use crate::finding::{Confidence, Evidence, Finding, Gain};
+use crate::rule::{Charged, ChargedVerdict, Info, Rule, Verdict};
 use crate::scene::{EVIDENCE_MAX, GAIN_MIN, Scene};
 use crate::wording::{count, percent, thread, time};
 
-pub(super) const INFO: Info = Info {
-    name: "cpu-stolen",
-    summary: "The hypervisor gives CPU time to other virtual machines while threads run",
-    of_waits_alone: true,
+pub(super) static INFO: Info = Info {
+    waits_only: true,
+    ..Info::new("cpu-stolen", "The hypervisor gives CPU time to other virtual machines while threads run")
 };
 
-pub(super) fn judge(scene: &Scene) -> Verdict {
+pub(super) struct CpuStolen;
+
+impl Rule for CpuStolen {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn judge(&self, scene: &Scene) -> ChargedVerdict {
+        Ok(judge(scene)?.into_iter().map(Charged::from).collect())
+    }
+}
+
+fn judge(scene: &Scene) -> Verdict {
     let ledger = &scene.derived.ledger;
     let stolen_ns = ledger.class_ns(Class::Stolen);
     let high = scene.of_wall_if_run(stolen_ns as f64 * share_that_ran(scene));

@@ -28,59 +28,82 @@
 
 use holdup_events::tables::{CountKind, ThreadState};
 
-use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
-use crate::derive::free_capacity;
-use crate::derive::limits;
+use crate::derive::{free_capacity, limits};
 use crate::finding::{Confidence, Finding};
-use crate::merging::Charged;
+use crate::removal::Removal;
+use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Explains, Info, Rule};
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{count, percent, thread, time};
 
-pub(super) const INFO: Info = Info {
-    name: "cpu-throttled",
-    summary: "A CPU limit (cgroup quota, SCHED_DEADLINE) is used up and threads must pause",
-    of_waits_alone: true,
+pub(super) static INFO: Info = Info {
+    waits_only: true,
+    estimate: Estimate::Computed,
+    explains: &[
+        // A quota that is used up makes queues and late holders.
+        Explains::shared(&super::preempted_lock_holder::INFO),
+        Explains::shared(&super::oversubscription::INFO),
+    ],
+    ..Info::new(
+        "cpu-throttled",
+        "A CPU limit (cgroup quota, SCHED_DEADLINE) is used up and threads must pause",
+    )
 };
 
-pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
-    scene.needs_wait_reasons()?;
-    let throttled_ns = scene.derived.ledger.run_queue.throttled_ns;
-    if scene.of_wall(throttled_ns as f64) < GAIN_MIN {
-        return Ok(Vec::new());
+pub(super) struct CpuThrottled;
+
+impl Rule for CpuThrottled {
+    fn info(&self) -> &'static Info {
+        &INFO
     }
-    let quota = quota(scene);
-    let advice = advice(quota.is_some());
-    let charge = Charge::matching(scene.trace, |slice| slice.state == ThreadState::Throttled);
-    let stall = scene.stall(&charge);
-    let threads = free_capacity::ranked(&stall);
-    let finding = Finding {
-        rule: INFO.name,
-        subject: match threads.first() {
-            Some((worst, _)) => {
-                format!("{}, mostly {}", count(threads.len() as u64, "thread"), thread(scene.trace, *worst))
-            }
-            None => count(threads.len() as u64, "thread"),
-        },
-        summary: vec![format!(
-            "Threads were runnable but throttled for {} ({} of their time), {}, {} each on average.",
-            time(throttled_ns),
-            percent(scene.of_thread_time(throttled_ns)),
-            count(charge.count(), "pause"),
-            time(throttled_ns / charge.count().max(1)),
-        )]
-        .into_iter()
-        .chain(quota)
-        .collect(),
-        cost_ns: throttled_ns,
-        gain: scene.gain_whoever_ran(&stall, |_, waited| waited),
-        likely: None,
-        confidence: scene.confidence(Confidence::High),
-        evidence: scene
-            .longest_of(&charge, |_| "throttled: its CPU time of this period is used up".to_owned()),
-        advice,
-    };
-    Ok(vec![Charged { finding, charge }])
+
+    fn judge(&self, scene: &Scene) -> ChargedVerdict {
+        scene.needs_wait_reasons()?;
+        let throttled_ns = scene.derived.ledger.run_queue.throttled_ns;
+        if scene.of_wall(throttled_ns as f64) < GAIN_MIN {
+            return Ok(Vec::new());
+        }
+        let quota = quota(scene);
+        let advice = advice(quota.is_some());
+        let charge = Charge::matching(scene.trace, |slice| slice.state == ThreadState::Throttled);
+        let stall = scene.stall(&charge);
+        let threads = free_capacity::ranked(&stall);
+        let finding = Finding {
+            rule: INFO.name,
+            subject: match threads.first() {
+                Some((worst, _)) => {
+                    format!(
+                        "{}, mostly {}",
+                        count(threads.len() as u64, "thread"),
+                        thread(scene.trace, *worst)
+                    )
+                }
+                None => count(threads.len() as u64, "thread"),
+            },
+            summary: vec![format!(
+                "Threads were runnable but throttled for {} ({} of their time), {}, {} each on average.",
+                time(throttled_ns),
+                percent(scene.of_thread_time(throttled_ns)),
+                count(charge.count(), "pause"),
+                time(throttled_ns / charge.count().max(1)),
+            )]
+            .into_iter()
+            .chain(quota)
+            .collect(),
+            cost_ns: throttled_ns,
+            gain: scene.gain_whoever_ran(&stall, |_, waited| waited),
+            likely: None,
+            confidence: scene.confidence(Confidence::High),
+            evidence: scene
+                .longest_of(&charge, |_| "throttled: its CPU time of this period is used up".to_owned()),
+            advice,
+        };
+        Ok(vec![Charged { finding, charge }])
+    }
+
+    fn removal(&self, cause: &Cause) -> Option<Removal> {
+        (!cause.charge.is_empty()).then(|| Removal::slices(cause.charge))
+    }
 }
 
 fn advice(has_quota: bool) -> Vec<String> {

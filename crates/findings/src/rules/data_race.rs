@@ -28,15 +28,14 @@ use std::collections::BTreeMap;
 use holdup_events::tables::{MarkRow, SampleRow};
 use holdup_events::{Duration, Timestamp, Trace};
 
-use super::{Info, Verdict};
 use crate::finding::{Confidence, Evidence, Finding, Gain};
+use crate::rule::{Charged, ChargedVerdict, Info, Rule, Standing, Verdict};
 use crate::scene::{EVIDENCE_MAX, Scene};
 use crate::wording::count;
 
-pub(super) const INFO: Info = Info {
-    name: "data-race",
-    summary: "Two threads access the same memory without synchronization",
-    of_waits_alone: false,
+pub(super) static INFO: Info = Info {
+    standing: Standing::Error,
+    ..Info::new("data-race", "Two threads access the same memory without synchronization")
 };
 
 /// Name of the marks for races.
@@ -53,7 +52,19 @@ struct Race {
     reports: Vec<MarkRow>,
 }
 
-pub(super) fn judge(scene: &Scene) -> Verdict {
+pub(super) struct DataRace;
+
+impl Rule for DataRace {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn judge(&self, scene: &Scene) -> ChargedVerdict {
+        Ok(judge(scene)?.into_iter().map(Charged::from).collect())
+    }
+}
+
+fn judge(scene: &Scene) -> Verdict {
     let mut races: Vec<Race> = collect(scene.trace).into_values().collect();
     races.sort_by_key(|race| (Reverse(race.reports.len()), race.reports.first().map(|mark| mark.at)));
     Ok(races.iter().map(finding).collect())

@@ -37,18 +37,25 @@ use holdup_events::event::WakeContext;
 use holdup_events::tables::{Slice, ThreadState};
 use holdup_events::{ThreadId, Timestamp, Trace, WaitReason};
 
-use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
 use crate::derive::class::Class;
 use crate::finding::{Confidence, Finding};
-use crate::merging::Charged;
+use crate::removal::Removal;
+use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Explains, Info, Rule};
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{count, percent, thread, time};
 
-pub(super) const INFO: Info = Info {
-    name: "delayed-ack",
-    summary: "Small writes wait 40 ms for the peer's delayed acknowledgement",
-    of_waits_alone: true,
+pub(super) static INFO: Info = Info {
+    waits_only: true,
+    estimate: Estimate::Replayed,
+    explains: &[
+        // A clock that all wait for.
+        Explains::shared(&super::oversleep::INFO),
+        // A client that sends one request at a time waits for a timer of the server. If the client holds a lock
+        // or a pool item during the request, then that is the cause.
+        Explains::shared(&super::one_at_a_time::INFO),
+    ],
+    ..Info::new("delayed-ack", "Small writes wait 40 ms for the peer's delayed acknowledgement")
 };
 
 /// The kernel's shortest delay is 40 ms, by a timer that is late by up to two ticks of 1 to 4 ms (ns).
@@ -65,56 +72,68 @@ const HOPS_MAX: usize = 4;
 /// ... and maximum number of slices between a wait and its effect.
 const LOOK_BACK: usize = 32;
 
-pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
-    scene.needs_wait_reasons()?;
-    let trace = scene.trace;
-    if !trace.waits.iter().any(|wait| may_be_network(wait.reason)) {
-        return Ok(Vec::new());
+pub(super) struct DelayedAck;
+
+impl Rule for DelayedAck {
+    fn info(&self) -> &'static Info {
+        &INFO
     }
-    let lasted = |slice: &Slice, range: &Range<u64>| {
-        let ended = ended_by_network(trace, slice, range.start);
-        ended.is_some_and(|wait| range.contains(&wait.end.since(slice.start).0))
-    };
-    let charge = Charge::matching(trace, |slice| lasted(slice, &DELAY_NS));
-    if charge.count() < WAITS_MIN || scene.of_wall(charge.ns() as f64) < GAIN_MIN {
-        return Ok(Vec::new());
+
+    fn judge(&self, scene: &Scene) -> ChargedVerdict {
+        scene.needs_wait_reasons()?;
+        let trace = scene.trace;
+        if !trace.waits.iter().any(|wait| may_be_network(wait.reason)) {
+            return Ok(Vec::new());
+        }
+        let lasted = |slice: &Slice, range: &Range<u64>| {
+            let ended = ended_by_network(trace, slice, range.start);
+            ended.is_some_and(|wait| range.contains(&wait.end.since(slice.start).0))
+        };
+        let charge = Charge::matching(trace, |slice| lasted(slice, &DELAY_NS));
+        if charge.count() < WAITS_MIN || scene.of_wall(charge.ns() as f64) < GAIN_MIN {
+            return Ok(Vec::new());
+        }
+        let width = DELAY_NS.end - DELAY_NS.start;
+        let beside = DELAY_NS.start - width..DELAY_NS.start;
+        let others = Charge::matching(trace, |slice| lasted(slice, &beside)).count();
+        if others as f64 > BESIDE_MAX * charge.count() as f64 {
+            return Ok(Vec::new());
+        }
+        let stall = scene.stall(&charge);
+        let mut waited: BTreeMap<ThreadId, u64> = BTreeMap::new();
+        charge.slices(trace).for_each(|slice| *waited.entry(slice.thread).or_default() += slice.duration().0);
+        let most = waited.iter().max_by_key(|(id, ns)| (**ns, Reverse(**id)));
+        let mut summary = vec![format!(
+            "{} on sockets took {} on average, {} in total ({} of the run). {} were slightly shorter.",
+            count(charge.count(), "wait"),
+            time(charge.ns() / charge.count().max(1)),
+            time(charge.ns()),
+            percent(scene.of_wall(charge.ns() as f64)),
+            count(others, "other"),
+        )];
+        summary.extend(scene.waits_come_from(|slice| lasted(slice, &DELAY_NS)));
+        let finding = Finding {
+            rule: INFO.name,
+            subject: most.map_or("sockets".to_owned(), |(worst, _)| thread(trace, *worst)),
+            summary,
+            cost_ns: charge.ns(),
+            gain: scene.gain_whoever_ran(&stall, |_, waited| waited),
+            likely: None,
+            confidence: scene.confidence(Confidence::Medium),
+            evidence: scene
+                .longest_of(&charge, |slice| format!("waits {} for the peer", time(slice.duration().0))),
+            advice: vec![
+                "Write a message with one call (writev, a buffer, MSG_MORE) instead of small pieces".into(),
+                "Set TCP_NODELAY on the sending socket".into(),
+            ],
+        };
+        let peers = peers_waits(trace, &charge);
+        Ok(vec![Charged { finding, charge: charge.and(trace, &peers) }])
     }
-    let width = DELAY_NS.end - DELAY_NS.start;
-    let beside = DELAY_NS.start - width..DELAY_NS.start;
-    let others = Charge::matching(trace, |slice| lasted(slice, &beside)).count();
-    if others as f64 > BESIDE_MAX * charge.count() as f64 {
-        return Ok(Vec::new());
+
+    fn removal(&self, cause: &Cause) -> Option<Removal> {
+        (!cause.charge.is_empty()).then(|| Removal::slices(cause.charge))
     }
-    let stall = scene.stall(&charge);
-    let mut waited: BTreeMap<ThreadId, u64> = BTreeMap::new();
-    charge.slices(trace).for_each(|slice| *waited.entry(slice.thread).or_default() += slice.duration().0);
-    let most = waited.iter().max_by_key(|(id, ns)| (**ns, Reverse(**id)));
-    let mut summary = vec![format!(
-        "{} on sockets took {} on average, {} in total ({} of the run). {} were slightly shorter.",
-        count(charge.count(), "wait"),
-        time(charge.ns() / charge.count().max(1)),
-        time(charge.ns()),
-        percent(scene.of_wall(charge.ns() as f64)),
-        count(others, "other"),
-    )];
-    summary.extend(scene.waits_come_from(|slice| lasted(slice, &DELAY_NS)));
-    let finding = Finding {
-        rule: INFO.name,
-        subject: most.map_or("sockets".to_owned(), |(worst, _)| thread(trace, *worst)),
-        summary,
-        cost_ns: charge.ns(),
-        gain: scene.gain_whoever_ran(&stall, |_, waited| waited),
-        likely: None,
-        confidence: scene.confidence(Confidence::Medium),
-        evidence: scene
-            .longest_of(&charge, |slice| format!("waits {} for the peer", time(slice.duration().0))),
-        advice: vec![
-            "Write a message with one call (writev, a buffer, MSG_MORE) instead of small pieces".into(),
-            "Set TCP_NODELAY on the sending socket".into(),
-        ],
-    };
-    let peers = peers_waits(trace, &charge);
-    Ok(vec![Charged { finding, charge: charge.and(trace, &peers) }])
 }
 
 /// Waits of peers during the charged waits, until the network ended them. Without the delay these waits would

@@ -30,21 +30,32 @@
 //! HTML Living Standard: structured clone. Python `pickle`, PEP 574 (buffers out of band). Kanev et al.:
 //! Profiling a warehouse-scale computer (2015), on the share of serialization in all cycles.
 
-use super::{Info, Verdict};
 use crate::derive::services::Service;
+use crate::rule::{Charged, ChargedVerdict, Info, Rule, Verdict};
 use crate::scene::Scene;
 use crate::service_findings::{self, Words};
 
-pub(super) const INFO: Info = Info {
-    name: "encode-heavy",
-    summary: "Much of the CPU time is spent serializing values",
-    of_waits_alone: false,
+pub(super) static INFO: Info = Info {
+    may_be_needed: true,
+    ..Info::new("encode-heavy", "Much of the CPU time is spent serializing values")
 };
 
 /// Minimum share of the running time for a program that does little else than serialize.
 const MUCH: f64 = 1.0 / 3.0;
 
-pub(super) fn judge(scene: &Scene) -> Verdict {
+pub(super) struct EncodeHeavy;
+
+impl Rule for EncodeHeavy {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn judge(&self, scene: &Scene) -> ChargedVerdict {
+        Ok(judge(scene)?.into_iter().map(Charged::from).collect())
+    }
+}
+
+fn judge(scene: &Scene) -> Verdict {
     let words = Words {
         rule: INFO.name,
         doing: "serializing and deserializing values",

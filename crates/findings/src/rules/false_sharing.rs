@@ -48,18 +48,27 @@
 //! Torrellas, Lam, Hennessy: False sharing and spatial locality in multiprocessor caches (1994). Intel:
 //! optimization manual, "Avoid false sharing". Liu, Berger: Sheriff (2011).
 
-use super::{Info, Verdict};
 use crate::derive::lines::{SharedData, Sharing};
+use crate::rule::{Charged, ChargedVerdict, Info, Rule, Verdict};
 use crate::scene::Scene;
 use crate::sharing;
 
-pub(super) const INFO: Info = Info {
-    name: "false-sharing",
-    summary: "Threads write to separate data in one cache line (false sharing)",
-    of_waits_alone: false,
-};
+pub(super) static INFO: Info =
+    Info::new("false-sharing", "Threads write to separate data in one cache line (false sharing)");
 
-pub(super) fn judge(scene: &Scene) -> Verdict {
+pub(super) struct FalseSharing;
+
+impl Rule for FalseSharing {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn judge(&self, scene: &Scene) -> ChargedVerdict {
+        Ok(judge(scene)?.into_iter().map(Charged::from).collect())
+    }
+}
+
+fn judge(scene: &Scene) -> Verdict {
     sharing::needs_addresses(scene)?;
     let is_false = |data: &&SharedData| {
         sharing::is_costly(scene, data) && data.sharing == Sharing::False && !data.is_waited_on

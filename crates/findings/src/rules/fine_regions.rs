@@ -30,21 +30,17 @@
 
 use holdup_events::tables::Slice;
 
-use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
 use crate::derive::class::Class;
 use crate::derive::regions::Regions;
 use crate::derive::syscall_names::{FUTEX, SCHED_YIELD};
 use crate::finding::{Confidence, Finding, Gain};
-use crate::merging::Charged;
+use crate::rule::{Charged, ChargedVerdict, Info, Rule};
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{count, thread, time};
 
-pub(super) const INFO: Info = Info {
-    name: "fine-regions",
-    summary: "Parallel regions are so small that one thread alone would be faster",
-    of_waits_alone: false,
-};
+pub(super) static INFO: Info =
+    Info::new("fine-regions", "Parallel regions are so small that one thread alone would be faster");
 
 /// Longer regions (ns) than a few times what handing over takes have another cause.
 const REGION_MAX_NS: u64 = 100_000;
@@ -53,13 +49,21 @@ const REGIONS_MIN: u64 = 1_000;
 /// Maximum share of its life that the distributing thread waits for other events than the regions' ends.
 const ELSEWHERE_MAX: f64 = 0.2;
 
-pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
-    scene.needs_wait_reasons()?;
-    if !scene.derived.ledger.split_known {
-        return Err("there are no samples of what ran".to_owned());
+pub(super) struct FineRegions;
+
+impl Rule for FineRegions {
+    fn info(&self) -> &'static Info {
+        &INFO
     }
-    let mut fine = scene.derived.regions.iter().filter(|regions| is_fine(regions));
-    Ok(fine.find_map(|regions| finding(scene, regions)).into_iter().collect())
+
+    fn judge(&self, scene: &Scene) -> ChargedVerdict {
+        scene.needs_wait_reasons()?;
+        if !scene.derived.ledger.split_known {
+            return Err("there are no samples of what ran".to_owned());
+        }
+        let mut fine = scene.derived.regions.iter().filter(|regions| is_fine(regions));
+        Ok(fine.find_map(|regions| finding(scene, regions)).into_iter().collect())
+    }
 }
 
 fn is_fine(regions: &Regions) -> bool {

@@ -35,18 +35,21 @@
 //! Acar, Charguéraud, Rainey: Oracle scheduling: controlling granularity in implicitly parallel languages
 //! (2011). Reinders: Intel Threading Building Blocks (2007), chapter 3 on grain size.
 
-use super::{Info, Verdict};
+use holdup_events::tables::SampleRow;
+
 use crate::analysis::Derived;
+use crate::derive::class::Class;
+use crate::derive::replay::{Facts, Speed};
 use crate::derive::tasks::Handing;
 use crate::finding::{Confidence, Evidence, Finding};
-use crate::removal;
+use crate::removal::{Removal, ran};
+use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Info, Rule, Verdict};
 use crate::scene::Scene;
 use crate::wording::{percent, time};
 
-pub(super) const INFO: Info = Info {
-    name: "fine-tasks",
-    summary: "Tasks are so small that scheduling them takes longer than running them",
-    of_waits_alone: false,
+pub(super) static INFO: Info = Info {
+    estimate: Estimate::Replayed,
+    ..Info::new("fine-tasks", "Tasks are so small that scheduling them takes longer than running them")
 };
 
 /// Minimum share of the process's running time that is spent distributing tasks.
@@ -59,7 +62,45 @@ const TASK_MIN: f64 = 0.02;
 /// Minimum number of samples. Fewer may be chance.
 const SAMPLES_MIN: u64 = 40;
 
-pub(super) fn judge(scene: &Scene) -> Verdict {
+pub(super) struct FineTasks;
+
+impl Rule for FineTasks {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn judge(&self, scene: &Scene) -> ChargedVerdict {
+        Ok(judge(scene)?.into_iter().map(Charged::from).collect())
+    }
+
+    fn removal(&self, cause: &Cause) -> Option<Removal> {
+        coarser(cause.facts(), cause.derived())
+    }
+}
+
+/// Share of the cost of distributing tasks that remains with tasks ten times as coarse.
+const TASKS_LEFT: f64 = 0.1;
+
+/// Makes tasks coarser, so that a part of the cost of distributing them remains. Upper bound: the whole cost
+/// goes, and the collections caused by its allocations go too.
+fn coarser(facts: Facts, derived: &Derived) -> Option<Removal> {
+    let pool = costliest(derived)?;
+    let part = pool.ns as f64 / (pool.ns + pool.task_ns).max(1) as f64;
+    let hands = |sample: &SampleRow| {
+        let class = facts.roles.class_of_sample(sample);
+        pool.stacks.contains(&sample.stack) && matches!(class, Class::Useful | Class::Kernel)
+    };
+    let least = Speed::new(facts.trace, TASKS_LEFT, hands);
+    let most = Speed::weighed(facts.trace, |sample| match facts.roles.class_of_sample(sample) {
+        Class::GcWork => part,
+        Class::Spin => 0.0,
+        _ if pool.stacks.contains(&sample.stack) || pool.helping.contains(&sample.stack) => 1.0,
+        _ => 0.0,
+    });
+    Some(Removal { least: vec![ran(least)], most: vec![ran(most)] })
+}
+
+fn judge(scene: &Scene) -> Verdict {
     scene.needs_wait_reasons()?;
     if !scene.derived.ledger.split_known {
         return Err("there are no samples of what ran".to_owned());
@@ -83,7 +124,7 @@ fn is_fine(pool: &Handing) -> bool {
 }
 
 fn finding(scene: &Scene, pool: &Handing) -> Finding {
-    let most = scene.gain(&pool.stall, |_, ns| ns * (1.0 - removal::TASKS_LEFT));
+    let most = scene.gain(&pool.stall, |_, ns| ns * (1.0 - TASKS_LEFT));
     Finding {
         rule: INFO.name,
         subject: format!(

@@ -31,25 +31,34 @@
 //! ## References
 //! Zhao, Gong, Fonseca: On-demand-fork (EuroSys 2021). `posix_spawn(3)`, `madvise(2)`.
 
+mod removal;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use holdup_events::event::WakeContext;
 use holdup_events::tables::{Slice, ThreadState};
 use holdup_events::{Duration, ProcessId, ThreadId, Timestamp, Trace, WaitReason};
 
-use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
 use crate::derive::class::Class;
 use crate::derive::forks::{self, Births, Copying};
 use crate::finding::{Confidence, Finding};
-use crate::merging::Charged;
+use crate::removal::Removal;
+use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Explains, Info, Rule};
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{count, percent, thread, time};
 
-pub(super) const INFO: Info = Info {
-    name: "fork-pause",
-    summary: "Threads pause while one of them forks the process",
-    of_waits_alone: false,
+pub(super) static INFO: Info = Info {
+    estimate: Estimate::Replayed,
+    explains: &[
+        // The address space's lock is held because its holder forks.
+        Explains::shared(&super::lock_contention::INFO),
+        Explains::shared(&super::lock_convoy::INFO),
+        // Children that mostly take down the copy which the fork made.
+        Explains::shared(&super::subprocess_per_item::INFO),
+        Explains::shared(&super::child_wait::INFO),
+    ],
+    ..Info::new("fork-pause", "Threads pause while one of them forks the process")
 };
 
 /// Maximum time from the release of the lock to the child's start. The kernel copies the remaining state in
@@ -89,38 +98,53 @@ fn costliest(trace: &Trace, births: &Births) -> Option<Charge> {
     })
 }
 
-pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
-    scene.needs_wait_reasons()?;
-    let trace = scene.trace;
-    // Waits for an address space are in this class, and no stall saves more than was waited.
-    if scene.of_wall(scene.derived.ledger.class_ns(Class::FaultWait) as f64) < GAIN_MIN {
-        return Ok(Vec::new());
+pub(super) struct ForkPause;
+
+impl Rule for ForkPause {
+    fn info(&self) -> &'static Info {
+        &INFO
     }
-    let births = forks::births(trace);
-    let Some(charge) = costliest(trace, &births) else { return Ok(Vec::new()) };
-    let stall = scene.stall(&charge);
-    if scene.of_wall(stall.saved_ns) < GAIN_MIN {
-        return Ok(Vec::new());
+
+    fn judge(&self, scene: &Scene) -> ChargedVerdict {
+        scene.needs_wait_reasons()?;
+        let trace = scene.trace;
+        // Waits for an address space are in this class, and no stall saves more than was waited.
+        if scene.of_wall(scene.derived.ledger.class_ns(Class::FaultWait) as f64) < GAIN_MIN {
+            return Ok(Vec::new());
+        }
+        let births = forks::births(trace);
+        let Some(charge) = costliest(trace, &births) else { return Ok(Vec::new()) };
+        let stall = scene.stall(&charge);
+        if scene.of_wall(stall.saved_ns) < GAIN_MIN {
+            return Ok(Vec::new());
+        }
+        let Some(pauses) = Pauses::derive(trace, &births, &charge) else { return Ok(Vec::new()) };
+        let copies = Copies::derive(scene, pauses.forks);
+        let waits = copies.waits(scene, pauses.forks);
+        let finding = Finding {
+            rule: INFO.name,
+            subject: thread(trace, pauses.forks),
+            summary: summary(scene, &pauses, &charge, &copies),
+            cost_ns: charge.ns(),
+            gain: scene.gain(&stall, |_, waited| waited),
+            likely: None,
+            confidence: scene.confidence(Confidence::High),
+            evidence: scene
+                .longest_of(&charge, |_| "waits for the address space while it is copied".to_owned()),
+            advice: vec![
+                "Start programs with posix_spawn or vfork, or from a small process that was forked early"
+                    .into(),
+                "For snapshots of memory: huge pages, and MADV_DONTFORK for what the child does not need"
+                    .into(),
+            ],
+        };
+        let charge = waits.map_or_else(|| charge.clone(), |waits| charge.clone().and(trace, &waits));
+        Ok(vec![Charged { finding, charge }])
     }
-    let Some(pauses) = Pauses::derive(trace, &births, &charge) else { return Ok(Vec::new()) };
-    let copies = Copies::derive(scene, pauses.forks);
-    let waits = copies.waits(scene, pauses.forks);
-    let finding = Finding {
-        rule: INFO.name,
-        subject: thread(trace, pauses.forks),
-        summary: summary(scene, &pauses, &charge, &copies),
-        cost_ns: charge.ns(),
-        gain: scene.gain(&stall, |_, waited| waited),
-        likely: None,
-        confidence: scene.confidence(Confidence::High),
-        evidence: scene.longest_of(&charge, |_| "waits for the address space while it is copied".to_owned()),
-        advice: vec![
-            "Start programs with posix_spawn or vfork, or from a small process that was forked early".into(),
-            "For snapshots of memory: huge pages, and MADV_DONTFORK for what the child does not need".into(),
-        ],
-    };
-    let charge = waits.map_or_else(|| charge.clone(), |waits| charge.clone().and(trace, &waits));
-    Ok(vec![Charged { finding, charge }])
+
+    fn removal(&self, cause: &Cause) -> Option<Removal> {
+        (!cause.charge.is_empty()).then(|| removal::copies(cause.trace(), cause.charge))
+    }
 }
 
 fn summary(scene: &Scene, pauses: &Pauses, charge: &Charge, copies: &Copies) -> Vec<String> {

@@ -27,18 +27,29 @@
 //! The reading of oprofile's callers of a proxy's `vfprintf`. Lemire: Number parsing at a gigabyte per second
 //! (2021).
 
-use super::{Info, Verdict};
 use crate::derive::services::Service;
+use crate::rule::{Charged, ChargedVerdict, Info, Rule, Verdict};
 use crate::scene::Scene;
 use crate::service_findings::{self, Words};
 
-pub(super) const INFO: Info = Info {
-    name: "format-heavy",
-    summary: "Much of the CPU time is spent formatting or parsing text",
-    of_waits_alone: false,
+pub(super) static INFO: Info = Info {
+    may_be_needed: true,
+    ..Info::new("format-heavy", "Much of the CPU time is spent formatting or parsing text")
 };
 
-pub(super) fn judge(scene: &Scene) -> Verdict {
+pub(super) struct FormatHeavy;
+
+impl Rule for FormatHeavy {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn judge(&self, scene: &Scene) -> ChargedVerdict {
+        Ok(judge(scene)?.into_iter().map(Charged::from).collect())
+    }
+}
+
+fn judge(scene: &Scene) -> Verdict {
     let words = Words {
         rule: INFO.name,
         doing: "formatting and parsing text",

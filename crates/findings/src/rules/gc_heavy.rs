@@ -38,7 +38,6 @@
 use holdup_events::ThreadId;
 use holdup_events::tables::{SampleRow, Slice, ThreadState};
 
-use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
 use crate::collecting;
 use crate::derive::class::Class;
@@ -48,14 +47,24 @@ use crate::derive::runtimes::{RoleUse, RuntimeUse};
 use crate::derive::samples_of;
 use crate::descriptors::Role;
 use crate::finding::{Confidence, Finding, Gain};
-use crate::merging::Charged;
+use crate::rule::{Charged, ChargedVerdict, Explains, HALF_MEMORY, Info, OCAML, Remedy, Rule};
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{count, percent, thread, time};
 
-pub(super) const INFO: Info = Info {
-    name: "gc-heavy",
-    summary: "Garbage collection without allocation counts takes a large part of the time",
-    of_waits_alone: false,
+pub(super) static INFO: Info = Info {
+    explains: &[
+        // Threads that wait for each other because they stop for a collection.
+        Explains::shared(&super::barrier_straggler::INFO),
+        Explains::shared(&super::wakeup_ping_pong::INFO),
+        // Threads that want a CPU only to collect on it.
+        Explains::shared(&super::oversubscription::INFO),
+    ],
+    remedies: &[
+        Remedy::new(OCAML, "minor-heap", &["1M", "8M"], "fewer minor collections"),
+        Remedy::new(&["go"], "gogc", &["200", "400"], "fewer collections"),
+        Remedy::new(&["hotspot"], "heap", &[HALF_MEMORY], "fewer collections"),
+    ],
+    ..Info::new("gc-heavy", "Garbage collection without allocation counts takes a large part of the time")
 };
 
 /// Minimum share of the program's own work, for a thread to be one that collections delay.
@@ -69,57 +78,65 @@ const ASKED_MIN: f64 = 0.1;
 /// Maximum number of parts that are reported individually.
 const PARTS_MAX: usize = 5;
 
-pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
-    let telling = collecting::telling(&scene.derived.gc);
-    let is_judged = |thread: ThreadId| {
-        scene.trace.threads.get(thread.index()).is_some_and(|row| !telling.contains(&row.process))
-    };
-    let mut uses: Vec<(&RuntimeUse, &RoleUse)> = collectors(scene);
-    let seen: u64 = uses.iter().map(|(_, part)| part.samples + part.waits).sum();
-    if seen < SEEN_MIN {
-        return Ok(Vec::new());
+pub(super) struct GcHeavy;
+
+impl Rule for GcHeavy {
+    fn info(&self) -> &'static Info {
+        &INFO
     }
-    let asked = requested::derive(scene.trace, &scene.derived.roles, is_judged);
-    // If the program requests the pauses, the lateness of the last thread to stop is part of their cost.
-    let with_late = asked.as_ref().is_some_and(Requested::is_most);
-    let costs = workers(scene).filter(|one| is_judged(one.thread)).map(|one| cost(scene, one, with_late));
-    let works: Vec<Cost> = costs.collect();
-    let heavy = works.iter().filter(|one| one.share() >= SHARE_MIN);
-    let Some(worst) = heavy.max_by_key(|one| (one.ns(), std::cmp::Reverse(one.thread.thread))) else {
-        return Ok(Vec::new());
-    };
-    // The reported collector is that of the thread's own runtime.
-    uses.sort_by_key(|(runtime, _)| !has_runtime(scene, worst.thread.thread, &runtime.name));
-    let high = scene.of_wall(worst.ns() as f64 + worst.queued_ns()).clamp(0.0, 1.0);
-    let halved = works.iter().map(|one| scene.of_wall(one.work_ns as f64 / 2.0));
-    let gain = Gain { low: halved.fold(high, f64::min), high };
-    if high < GAIN_MIN {
-        return Ok(Vec::new());
+
+    fn judge(&self, scene: &Scene) -> ChargedVerdict {
+        let telling = collecting::telling(&scene.derived.gc);
+        let is_judged = |thread: ThreadId| {
+            scene.trace.threads.get(thread.index()).is_some_and(|row| !telling.contains(&row.process))
+        };
+        let mut uses: Vec<(&RuntimeUse, &RoleUse)> = collectors(scene);
+        let seen: u64 = uses.iter().map(|(_, part)| part.samples + part.waits).sum();
+        if seen < SEEN_MIN {
+            return Ok(Vec::new());
+        }
+        let asked = requested::derive(scene.trace, &scene.derived.roles, is_judged);
+        // If the program requests the pauses, the lateness of the last thread to stop is part of their cost.
+        let with_late = asked.as_ref().is_some_and(Requested::is_most);
+        let costs = workers(scene).filter(|one| is_judged(one.thread)).map(|one| cost(scene, one, with_late));
+        let works: Vec<Cost> = costs.collect();
+        let heavy = works.iter().filter(|one| one.share() >= SHARE_MIN);
+        let Some(worst) = heavy.max_by_key(|one| (one.ns(), std::cmp::Reverse(one.thread.thread))) else {
+            return Ok(Vec::new());
+        };
+        // The reported collector is that of the thread's own runtime.
+        uses.sort_by_key(|(runtime, _)| !has_runtime(scene, worst.thread.thread, &runtime.name));
+        let high = scene.of_wall(worst.ns() as f64 + worst.queued_ns()).clamp(0.0, 1.0);
+        let halved = works.iter().map(|one| scene.of_wall(one.work_ns as f64 / 2.0));
+        let gain = Gain { low: halved.fold(high, f64::min), high };
+        if high < GAIN_MIN {
+            return Ok(Vec::new());
+        }
+        let waits = |slice: &Slice| {
+            slice.state == ThreadState::Blocked
+                && is_judged(slice.thread)
+                && scene.class(slice) == Some(Class::GcWait)
+        };
+        let waited = Charge::matching(scene.trace, waits);
+        let evidence = scene.longest_of(&waited, |_| "waits for a collection".to_owned());
+        let asked = asked.filter(|asked| asked.share >= ASKED_MIN);
+        let finding = Finding {
+            rule: INFO.name,
+            subject: subject(&uses),
+            summary: summary(scene, worst, &uses)
+                .into_iter()
+                .chain(asked.as_ref().map(collecting::requested_sentence))
+                .collect(),
+            cost_ns: works.iter().map(Cost::ns).sum(),
+            gain,
+            likely: None,
+            confidence: scene.confidence(Confidence::Medium),
+            evidence,
+            advice: advice(&uses, asked.as_ref()),
+        };
+        let charge = waited.and(scene.trace, &collecting::queues(scene, is_judged));
+        Ok(vec![Charged { finding, charge }])
     }
-    let waits = |slice: &Slice| {
-        slice.state == ThreadState::Blocked
-            && is_judged(slice.thread)
-            && scene.class(slice) == Some(Class::GcWait)
-    };
-    let waited = Charge::matching(scene.trace, waits);
-    let evidence = scene.longest_of(&waited, |_| "waits for a collection".to_owned());
-    let asked = asked.filter(|asked| asked.share >= ASKED_MIN);
-    let finding = Finding {
-        rule: INFO.name,
-        subject: subject(&uses),
-        summary: summary(scene, worst, &uses)
-            .into_iter()
-            .chain(asked.as_ref().map(collecting::requested_sentence))
-            .collect(),
-        cost_ns: works.iter().map(Cost::ns).sum(),
-        gain,
-        likely: None,
-        confidence: scene.confidence(Confidence::Medium),
-        evidence,
-        advice: advice(&uses, asked.as_ref()),
-    };
-    let charge = waited.and(scene.trace, &collecting::queues(scene, is_judged));
-    Ok(vec![Charged { finding, charge }])
 }
 
 /// Cost of collections for one thread.

@@ -36,18 +36,21 @@
 //! ## References
 //! Sivaramakrishnan et al.: Retrofitting parallelism onto OCaml (ICFP 2020). OCaml manual, module `Gc`.
 
-use super::{Info, Verdict};
 use crate::collecting;
 use crate::derive::garbage::Garbage;
 use crate::derive::gc::{Gc, LaneGc};
 use crate::finding::{Confidence, Evidence, Finding, Gain};
+use crate::rule::{Charged, ChargedVerdict, Info, OCAML, Remedy, Rule, Verdict};
 use crate::scene::{EVIDENCE_MAX, GAIN_MIN, Scene};
 use crate::wording::{count, percent, time};
 
-pub(super) const INFO: Info = Info {
-    name: "gc-pressure",
-    summary: "Garbage collections take a large part of the threads' time",
-    of_waits_alone: false,
+pub(super) static INFO: Info = Info {
+    collector_place: Some(0),
+    remedies: &[
+        Remedy::new(OCAML, "minor-heap", &["1M", "8M"], "fewer minor collections"),
+        Remedy::new(&["go"], "gogc", &["200", "400"], "fewer collections"),
+    ],
+    ..Info::new("gc-pressure", "Garbage collections take a large part of the threads' time")
 };
 
 /// Functions that are named, and stacks that this takes.
@@ -62,7 +65,19 @@ const COLLECTIONS_SURE: u64 = 100;
 /// Four processes of 32 MiB each gained nothing by 64 or 128.
 const ROOMY_BYTES: u64 = 8 << 20;
 
-pub(super) fn judge(scene: &Scene) -> Verdict {
+pub(super) struct GcPressure;
+
+impl Rule for GcPressure {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn judge(&self, scene: &Scene) -> ChargedVerdict {
+        Ok(judge(scene)?.into_iter().map(Charged::from).collect())
+    }
+}
+
+fn judge(scene: &Scene) -> Verdict {
     let gc = &scene.derived.gc;
     let domains = collecting::allocating(gc);
     if gc.minor < COLLECTIONS_MIN || !collecting::is_pressed(gc) {

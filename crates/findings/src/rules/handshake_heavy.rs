@@ -32,17 +32,16 @@
 //! ## References
 //! RFC 8446 (TLS 1.3), 2.2 on resumption. golang/go#16012.
 
-use super::{Info, Verdict};
 use crate::derive::services::{self, Service, ServiceUse};
 use crate::finding::Confidence;
+use crate::rule::{Charged, ChargedVerdict, Info, Rule, Verdict};
 use crate::scene::Scene;
 use crate::service_findings::{self, Words};
 use crate::wording::percent;
 
-pub(super) const INFO: Info = Info {
-    name: "handshake-heavy",
-    summary: "Much of the CPU time is spent on TLS handshakes",
-    of_waits_alone: false,
+pub(super) static INFO: Info = Info {
+    may_be_needed: true,
+    ..Info::new("handshake-heavy", "Much of the CPU time is spent on TLS handshakes")
 };
 
 /// Minimum share of the running time for a program that opens connections as part of its normal work.
@@ -50,7 +49,19 @@ const MUCH: f64 = 0.25;
 /// Share of the run that counts as its beginning.
 const BEGINNING: f64 = 0.3;
 
-pub(super) fn judge(scene: &Scene) -> Verdict {
+pub(super) struct HandshakeHeavy;
+
+impl Rule for HandshakeHeavy {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn judge(&self, scene: &Scene) -> ChargedVerdict {
+        Ok(judge(scene)?.into_iter().map(Charged::from).collect())
+    }
+}
+
+fn judge(scene: &Scene) -> Verdict {
     let words = Words {
         rule: INFO.name,
         doing: "TLS handshakes",

@@ -31,21 +31,33 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use holdup_events::event::WakeContext;
-use holdup_events::tables::{Slice, ThreadState};
+use holdup_events::tables::{SampleRow, Slice, ThreadState};
 use holdup_events::{ProcessId, ThreadId, WaitId, WaitReason};
 
-use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
 use crate::derive::busiest;
+use crate::derive::replay::{Change, Facts, Speed};
+use crate::derive::syscall_names::FUTEX;
 use crate::finding::{Confidence, Finding};
-use crate::merging::Charged;
+use crate::removal::{Removal, has, ran, threads_of};
+use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Explains, Info, Rule};
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{count, function, percent, thread, time};
 
-pub(super) const INFO: Info = Info {
-    name: "interpreter-lock",
-    summary: "Threads of an interpreter take turns with its global lock",
-    of_waits_alone: true,
+pub(super) static INFO: Info = Info {
+    waits_only: true,
+    leaves_one_thread: true,
+    estimate: Estimate::Replayed,
+    explains: &[
+        // A lock whose holder waits for another lock: the last of the chain is the cause.
+        Explains::shared(&super::lock_contention::INFO),
+        Explains::shared(&super::lock_convoy::INFO),
+        Explains::shared_waits(&super::preempted_lock_holder::INFO),
+        Explains::shared(&super::wakeup_ping_pong::INFO),
+        Explains::shared(&super::poll_loop::INFO),
+        Explains::shared(&super::serial_section::INFO),
+    ],
+    ..Info::new("interpreter-lock", "Threads of an interpreter take turns with its global lock")
 };
 
 /// CPython's switch interval, and how late its timer may come (ns).
@@ -70,19 +82,49 @@ struct Words {
     by_thread: BTreeMap<ThreadId, u64>,
 }
 
-pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
-    scene.needs_wait_reasons()?;
-    let candidates = words(scene);
-    if candidates.is_empty() {
-        return Ok(Vec::new());
+pub(super) struct InterpreterLock;
+
+impl Rule for InterpreterLock {
+    fn info(&self) -> &'static Info {
+        &INFO
     }
-    let mut found = Vec::new();
-    for (process, words) in tally(scene, candidates) {
-        if words.timeouts >= TIMEOUTS_MIN && words.by_thread.len() >= 2 {
-            found.extend(finding(scene, process, &words));
+
+    fn judge(&self, scene: &Scene) -> ChargedVerdict {
+        scene.needs_wait_reasons()?;
+        let candidates = words(scene);
+        if candidates.is_empty() {
+            return Ok(Vec::new());
         }
+        let mut found = Vec::new();
+        for (process, words) in tally(scene, candidates) {
+            if words.timeouts >= TIMEOUTS_MIN && words.by_thread.len() >= 2 {
+                found.extend(finding(scene, process, &words));
+            }
+        }
+        Ok(found)
     }
-    Ok(found)
+
+    fn removal(&self, cause: &Cause) -> Option<Removal> {
+        (!cause.charge.is_empty()).then(|| in_parallel(cause.facts(), cause.charge))
+    }
+}
+
+/// Removes the interpreter's lock: its threads run in parallel. Upper bound: they make no syscalls for it.
+/// They also do not wait at their other locks, whose order follows from the interpreter's lock.
+fn in_parallel(facts: Facts, charge: &Charge) -> Removal {
+    let trace = facts.trace;
+    let waiters = threads_of(trace, charge);
+    let calls =
+        |sample: &SampleRow| sample.in_kernel && sample.syscall == FUTEX && has(&waiters, sample.thread);
+    let at_locks = Charge::matching(trace, |slice| {
+        slice.state == ThreadState::Blocked
+            && has(&waiters, slice.thread)
+            && facts.locks.of_slice(slice).is_some()
+    });
+    let least = vec![Change::WithoutSlices(charge.clone())];
+    let mut most = least.clone();
+    most.extend([Change::WithoutSlices(at_locks), ran(Speed::new(trace, 0.0, calls))]);
+    Removal { least, most }
 }
 
 /// The futexes without a lock protocol in processes that run CPython, neighbours together.

@@ -34,17 +34,30 @@
 //! DeRose, Homer, Johnson: Detecting application load imbalance on high end massively parallel systems
 //! (Euro-Par 2007).
 
-use super::{ChargedVerdict, Info};
 use crate::derive::rendezvous::SiteUse;
 use crate::finding::Confidence;
 use crate::lateness::{self, MEETINGS_SURE, Said};
+use crate::rule::{ChargedVerdict, Estimate, Explains, Info, Rule};
 use crate::scene::Scene;
 use crate::wording::{percent, thread, time};
 
-pub(super) const INFO: Info = Info {
-    name: "load-imbalance",
-    summary: "Threads at a barrier have unequal shares of work, and wait for the largest",
-    of_waits_alone: true,
+pub(super) static INFO: Info = Info {
+    waits_only: true,
+    estimate: Estimate::Computed,
+    hints_explain: true,
+    explains: &[
+        // The thread with the most work runs alone at the end, while the other threads wait or spin.
+        Explains::shared(&super::serial_section::INFO),
+        Explains::shared(&super::spin_wait::INFO),
+        // Two views of one rendezvous: the last thread to arrive had more work, or was delayed. The finding with the
+        // larger gain is reported.
+        Explains::ranked_lower(&INFO),
+        Explains::ranked_lower(&super::barrier_straggler::INFO),
+    ],
+    ..Info::new(
+        "load-imbalance",
+        "Threads at a barrier have unequal shares of work, and wait for the largest",
+    )
 };
 
 /// Share of the members' spinning (sampled) in the wait time beyond which a finding is at most likely.
@@ -57,8 +70,16 @@ const CPUS_DIFFER: f64 = 0.1;
 /// The same with few barriers: one such run among some forty had 13.3 %.
 const CPUS_DIFFER_ONCE: f64 = 0.2;
 
-pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
-    lateness::judge(scene, INFO.name, |used| used.imbalance, |used| describe(scene, used))
+pub(super) struct LoadImbalance;
+
+impl Rule for LoadImbalance {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn judge(&self, scene: &Scene) -> ChargedVerdict {
+        lateness::judge(scene, INFO.name, |used| used.imbalance, |used| describe(scene, used))
+    }
 }
 
 fn describe(scene: &Scene, used: &SiteUse) -> Said {

@@ -49,9 +49,10 @@
 //! Tallent, Mellor-Crummey, Porterfield: Analyzing lock contention in multithreaded applications (PPoPP
 //! 2010). Drepper: Futexes are tricky (2011).
 
+pub(super) mod division;
+
 use holdup_events::{ThreadId, WaitReason};
 
-use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
 use crate::derive::blame::EndClass;
 use crate::derive::lines::{LINE_BYTES, SharedData};
@@ -59,17 +60,25 @@ use crate::derive::lock_holding::{self, Holding};
 use crate::derive::locks::LockUse;
 use crate::derive::occupancy::Stall;
 use crate::derive::syscall_names::FUTEX;
-use crate::finding::{Confidence, Finding};
-use crate::known_waits;
-use crate::low_cpu_waiters;
-use crate::merging::Charged;
+use crate::finding::{Confidence, Finding, Gain};
+use crate::gains::{COSTS_LITTLE, widened};
+use crate::removal::{Removal, locks};
+use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Explains, Info, Remedy, Rule};
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{count, ends, percent, thread, time};
+use crate::{known_waits, low_cpu_waiters};
 
-pub(super) const INFO: Info = Info {
-    name: "lock-contention",
-    summary: "Threads wait for a lock while CPUs are idle",
-    of_waits_alone: false,
+pub(super) static INFO: Info = Info {
+    estimate: Estimate::Replayed,
+    explains: &[
+        // A lock whose holder waits for another lock: the last of the chain is the cause.
+        Explains::shared(&INFO),
+    ],
+    remedies: &[Remedy {
+        is_for_allocators: true,
+        ..Remedy::new(&[], "MALLOC_ARENA_MAX", &["32"], "an allocator arena for each thread")
+    }],
+    ..Info::new("lock-contention", "Threads wait for a lock while CPUs are idle")
 };
 
 /// Sentence for a thread that uses little CPU and waited while the CPUs were busy.
@@ -99,39 +108,85 @@ const WAITS_SURE: u64 = 10;
 /// serializes accesses to its memory. Most such threads spin for a while before they sleep.
 const ORDERS_MIN: f64 = 0.01;
 
-pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
-    scene.needs_wait_reasons()?;
-    let occupancy = &scene.derived.occupancy;
-    let mut findings = Vec::new();
-    for (number, (stall, lock)) in occupancy.locks_stall.iter().zip(scene.locks()).enumerate() {
-        let Some(lock) = lock else { continue };
-        let running = Running { calls_ns: futex_cpu_ns(scene, lock), line_ns: line_ns(scene, lock) };
-        let on_idle_cpus = scene.of_wall(stall.saved_ns) + share_of_running(scene, running.ns());
-        let may_be_beside = scene.of_wall(lock.wait_ns as f64) >= low_cpu_waiters::WAITS_MIN;
-        if on_idle_cpus < GAIN_MIN && !may_be_beside {
-            continue;
-        }
-        let charge = charge(scene, number as u32);
-        let beside = if may_be_beside {
-            scene.of_wall(low_cpu_waiters::saved_ns(scene.trace, scene.derived, &charge))
-        } else {
-            0.0
-        };
-        if on_idle_cpus.max(beside) >= GAIN_MIN {
-            let mut finding = finding(scene, lock, (number as u32, running), stall);
-            if beside > finding.gain.high {
-                finding.gain.high = beside;
-                // There is no evidence that the other threads would not become slower.
-                finding.confidence = finding.confidence.min(Confidence::Medium);
-                finding.summary.push(BESIDE.to_owned());
-            }
-            add_writers_kept_out(scene, lock, &charge, &mut finding);
-            findings.push(Charged { finding, charge });
-        }
+pub(super) struct LockContention;
+
+impl Rule for LockContention {
+    fn info(&self) -> &'static Info {
+        &INFO
     }
-    findings.sort_by(|a, b| b.finding.gain.high.total_cmp(&a.finding.gain.high));
-    findings.truncate(LOCKS_MAX);
-    Ok(findings)
+
+    fn judge(&self, scene: &Scene) -> ChargedVerdict {
+        scene.needs_wait_reasons()?;
+        let occupancy = &scene.derived.occupancy;
+        let mut findings = Vec::new();
+        for (number, (stall, lock)) in occupancy.locks_stall.iter().zip(scene.locks()).enumerate() {
+            let Some(lock) = lock else { continue };
+            let running = Running { calls_ns: futex_cpu_ns(scene, lock), line_ns: line_ns(scene, lock) };
+            let on_idle_cpus = scene.of_wall(stall.saved_ns) + share_of_running(scene, running.ns());
+            let may_be_beside = scene.of_wall(lock.wait_ns as f64) >= low_cpu_waiters::WAITS_MIN;
+            if on_idle_cpus < GAIN_MIN && !may_be_beside {
+                continue;
+            }
+            let charge = charge(scene, number as u32);
+            let beside = if may_be_beside {
+                scene.of_wall(low_cpu_waiters::saved_ns(scene.trace, scene.derived, &charge))
+            } else {
+                0.0
+            };
+            if on_idle_cpus.max(beside) >= GAIN_MIN {
+                let mut finding = finding(scene, lock, (number as u32, running), stall);
+                if beside > finding.gain.high {
+                    finding.gain.high = beside;
+                    // There is no evidence that the other threads would not become slower.
+                    finding.confidence = finding.confidence.min(Confidence::Medium);
+                    finding.summary.push(BESIDE.to_owned());
+                }
+                add_writers_kept_out(scene, lock, &charge, &mut finding);
+                findings.push(Charged { finding, charge });
+            }
+        }
+        findings.sort_by(|a, b| b.finding.gain.high.total_cmp(&a.finding.gain.high));
+        findings.truncate(LOCKS_MAX);
+        Ok(findings)
+    }
+
+    fn removal(&self, cause: &Cause) -> Option<Removal> {
+        let number = locks::lock_of(cause)?;
+        Some(locks::without(cause.known.lock_calls(), cause.facts(), &cause.derived().lines, number))
+    }
+
+    fn gain(&self, cause: &Cause, forecast: Gain) -> Gain {
+        let own = cause.finding.gain;
+        // A replay gives a thread no CPU before the running threads are done. The kernel's scheduler prefers
+        // threads that slept. Threads that wait in turn for pieces of one job would share the job evenly.
+        let may_gain_more = own.high > forecast.high
+            && (is_low_cpu_waiter(cause) || division::is_one_job(cause.trace(), cause.charge));
+        if may_gain_more { Gain { low: forecast.low, high: widened(own).high } } else { forecast }
+    }
+
+    fn confidence_max(&self, cause: &Cause) -> Confidence {
+        let finding = cause.finding;
+        let is_only_taken = is_only_taken(finding.gain, finding.confidence, cause.cost_share());
+        if is_only_taken && !is_low_cpu_waiter(cause) { Confidence::Low } else { Confidence::High }
+    }
+}
+
+/// Share of the upper bound that must come from a thread with little CPU time. Below it, the bound has other
+/// reasons.
+const BESIDE_MIN: f64 = 0.75;
+
+/// Whether the rule's upper bound comes from a thread that needs little CPU and could overlap with the
+/// threads on the CPUs.
+fn is_low_cpu_waiter(cause: &Cause) -> bool {
+    let saved_ns = low_cpu_waiters::saved_ns(cause.trace(), cause.derived(), cause.charge);
+    let saved = saved_ns / cause.trace().wall().0.max(1) as f64;
+    saved > 0.0 && saved >= BESIDE_MIN * cause.finding.gain.high
+}
+
+/// Whether the lower bound of a lock's gain is 0. Its upper bound assumes that the lock is not taken at all,
+/// which is not contention. `cost` is its share of all thread time. With few waits, the cost may be chance.
+fn is_only_taken(gain: Gain, confidence: Confidence, cost: f64) -> bool {
+    gain.low <= 0.0 && (cost < COSTS_LITTLE || confidence < Confidence::High)
 }
 
 /// Adds a sentence if writers wait for readers, of which there is always at least one.
@@ -322,4 +377,18 @@ fn advice(scene: &Scene, lock: &LockUse) -> Vec<String> {
         "Collect per thread and merge once, instead of a shared update for each item".into(),
     ]);
     advice
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_that_is_taken_often_and_waited_for_seldom_is_a_hint() {
+        let gain = |low| Gain { low, high: 0.2 };
+        assert!(is_only_taken(gain(0.0), Confidence::High, 0.02));
+        assert!(is_only_taken(gain(0.0), Confidence::Medium, 0.2), "waited for once");
+        assert!(!is_only_taken(gain(0.0), Confidence::High, 0.2), "much is waited");
+        assert!(!is_only_taken(gain(0.01), Confidence::High, 0.02), "some of it surely goes");
+    }
 }

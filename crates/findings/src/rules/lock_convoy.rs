@@ -35,20 +35,30 @@
 
 use std::cmp::Reverse;
 
-use super::lock_contention::known_advice;
-use super::{ChargedVerdict, Info};
+use holdup_events::tables::ThreadState;
+
+use super::lock_contention::{division, known_advice};
 use crate::charge::Charge;
+use crate::derive::lock_calls::{Calls, LockCalls};
 use crate::derive::lock_holding::LockHolding;
+use crate::derive::replay::{Change, Facts, Speed};
 use crate::derive::syscall_names::FUTEX;
-use crate::finding::{Confidence, Finding};
-use crate::merging::Charged;
+use crate::finding::{Confidence, Finding, Gain};
+use crate::gains::widened;
+use crate::removal::{Removal, locks, ran};
+use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Explains, Info, Remedy, Rule};
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{count, percent, time};
 
-pub(super) const INFO: Info = Info {
-    name: "lock-convoy",
-    summary: "A lock passes between sleeping threads, and wakeups take most of the time",
-    of_waits_alone: false,
+pub(super) static INFO: Info = Info {
+    estimate: Estimate::Replayed,
+    is_usual: true,
+    explains: &[
+        // A lock whose holder waits for another lock: the last of the chain is the cause.
+        Explains::shared(&super::lock_contention::INFO),
+    ],
+    remedies: &[Remedy::new(&[], "policy", &["batch"], "longer time slices")],
+    ..Info::new("lock-convoy", "A lock passes between sleeping threads, and wakeups take most of the time")
 };
 
 /// Maximum number of locks that are named. More would hide the first one.
@@ -69,13 +79,49 @@ fn handing_ns(scene: &Scene, lock: &LockHolding) -> u64 {
     (lock.on_the_way(scene.timelines) + lock.in_call(FUTEX)).min(lock.contended_ns)
 }
 
-pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
-    scene.needs_wait_reasons()?;
-    let locks = scene.derived.lock_holding.iter().filter(|lock| is_it(scene, lock));
-    let mut found: Vec<Charged> = locks.filter_map(|lock| finding(scene, lock)).collect();
-    found.sort_by_key(|charged| Reverse(charged.finding.cost_ns));
-    found.truncate(LOCKS_MAX);
-    Ok(found)
+pub(super) struct LockConvoy;
+
+impl Rule for LockConvoy {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn judge(&self, scene: &Scene) -> ChargedVerdict {
+        scene.needs_wait_reasons()?;
+        let locks = scene.derived.lock_holding.iter().filter(|lock| is_it(scene, lock));
+        let mut found: Vec<Charged> = locks.filter_map(|lock| finding(scene, lock)).collect();
+        found.sort_by_key(|charged| Reverse(charged.finding.cost_ns));
+        found.truncate(LOCKS_MAX);
+        Ok(found)
+    }
+
+    fn removal(&self, cause: &Cause) -> Option<Removal> {
+        let number = locks::lock_of(cause)?;
+        Some(without_handovers(cause.facts(), cause.known.lock_calls(), number))
+    }
+
+    fn gain(&self, cause: &Cause, forecast: Gain) -> Gain {
+        // Threads that wait in turn for pieces of one job would share the job evenly.
+        let own = cause.finding.gain;
+        if own.high > forecast.high && division::is_one_job(cause.trace(), cause.charge) {
+            return Gain { low: forecast.low, high: widened(own).high };
+        }
+        forecast
+    }
+}
+
+/// Removes the sleeps at handovers of a lock: the next holder runs at once, without syscalls. Upper bound:
+/// the lock is taken so rarely, or so briefly, that no thread queues for it.
+fn without_handovers(facts: Facts, calls: &LockCalls, lock: u32) -> Removal {
+    let trace = facts.trace;
+    let waits = Charge::matching(trace, |slice| {
+        slice.state == ThreadState::Blocked && facts.locks.of_slice(slice) == Some(lock)
+    });
+    let calls = ran(Speed::weighed(trace, calls.shares(lock, Calls::Contended)));
+    Removal {
+        least: vec![Change::AtOnce(waits), calls.clone()],
+        most: vec![Change::WithoutLock(lock), calls],
+    }
 }
 
 fn is_it(scene: &Scene, lock: &LockHolding) -> bool {

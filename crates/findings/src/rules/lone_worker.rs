@@ -46,7 +46,6 @@ use holdup_events::event::WakeContext;
 use holdup_events::tables::{SampleRow, ThreadState};
 use holdup_events::{FrameId, ProcessId, StackId, ThreadId, Trace, WaitId};
 
-use super::{Info, Verdict};
 use crate::derive::blame::Edge;
 use crate::derive::busiest::{self, Busiest, MOST, SAMPLES_MIN};
 use crate::derive::class::Class;
@@ -55,13 +54,14 @@ use crate::derive::ledger::ThreadLedger;
 use crate::derive::samples_of;
 use crate::derive::split::share_error;
 use crate::finding::{Confidence, Finding, Gain};
+use crate::rule::{Charged, ChargedVerdict, Info, Rule, Standing, Verdict};
 use crate::scene::Scene;
 use crate::wording::{self, count, percent, thread, time};
 
-pub(super) const INFO: Info = Info {
-    name: "lone-worker",
-    summary: "The run takes as long as one thread computes while others wait for it",
-    of_waits_alone: false,
+pub(super) static INFO: Info = Info {
+    standing: Standing::Fallback,
+    may_be_needed: true,
+    ..Info::new("lone-worker", "The run takes as long as one thread computes while others wait for it")
 };
 
 /// Minimum share of the run on the critical path, and in the bottle graph.
@@ -81,7 +81,19 @@ const SIDE_BY_SIDE_MIN: f64 = 1.2;
 /// Minimum mean number of idle CPUs, for other threads to do a part of the work.
 const IDLE_MIN: f64 = 0.5;
 
-pub(super) fn judge(scene: &Scene) -> Verdict {
+pub(super) struct LoneWorker;
+
+impl Rule for LoneWorker {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn judge(&self, scene: &Scene) -> ChargedVerdict {
+        Ok(judge(scene)?.into_iter().map(Charged::from).collect())
+    }
+}
+
+fn judge(scene: &Scene) -> Verdict {
     scene.needs_wait_reasons()?;
     let Some((lone, path_ns)) = on_the_path(scene) else { return Ok(Vec::new()) };
     let bottle = scene.derived.bottles.iter().find(|bottle| bottle.thread == lone);

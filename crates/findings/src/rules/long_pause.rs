@@ -32,18 +32,17 @@ use holdup_events::WaitReason;
 use holdup_events::recording::Fired;
 use holdup_events::tables::ThreadState;
 
-use super::{Info, Verdict};
 use crate::derive::holders::HoldKind;
 use crate::derive::why::What;
 use crate::finding::{Confidence, Evidence, Finding, Gain};
 use crate::moment::{ChainLink, Moments};
+use crate::rule::{Charged, ChargedVerdict, Info, Rule, Standing, Verdict};
 use crate::scene::{EVIDENCE_MAX, Scene};
 use crate::wording::thread;
 
-pub(super) const INFO: Info = Info {
-    name: "long-pause",
-    summary: "A thread waited for longer than the trigger allows",
-    of_waits_alone: false,
+pub(super) static INFO: Info = Info {
+    standing: Standing::Requested,
+    ..Info::new("long-pause", "A thread waited for longer than the trigger allows")
 };
 
 /// Maximum number of reported pauses. The first ones are reported.
@@ -51,7 +50,19 @@ const PAUSES_MAX: usize = 3;
 /// Minimum share of a pause that is one wait. Otherwise the thread's own running was long.
 const WAIT_SHARE_MIN: f64 = 0.5;
 
-pub(super) fn judge(scene: &Scene) -> Verdict {
+pub(super) struct LongPause;
+
+impl Rule for LongPause {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn judge(&self, scene: &Scene) -> ChargedVerdict {
+        Ok(judge(scene)?.into_iter().map(Charged::from).collect())
+    }
+}
+
+fn judge(scene: &Scene) -> Verdict {
     let Some(moments) = Moments::new(scene.trace, scene.derived, scene.timelines) else {
         return Ok(Vec::new());
     };

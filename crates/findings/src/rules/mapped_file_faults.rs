@@ -38,20 +38,19 @@
 use holdup_events::WaitReason;
 use holdup_events::tables::{Slice, ThreadState};
 
-use super::{ChargedVerdict, Info, memory_reclaim};
+use super::memory_reclaim;
 use crate::charge::Charge;
 use crate::derive::fault_order::{self, FaultOrder};
 use crate::derive::paging::Paging;
 use crate::derive::services::Service;
 use crate::finding::{Confidence, Finding, Gain};
-use crate::merging::Charged;
+use crate::rule::{Charged, ChargedVerdict, Estimate, Info, Rule};
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{bytes, count, percent, rounded, time};
 
-pub(super) const INFO: Info = Info {
-    name: "mapped-file-faults",
-    summary: "Threads wait for the disk in page faults on mapped files",
-    of_waits_alone: false,
+pub(super) static INFO: Info = Info {
+    estimate: Estimate::Computed,
+    ..Info::new("mapped-file-faults", "Threads wait for the disk in page faults on mapped files")
 };
 
 /// A program that starts has some hundreds: its own files.
@@ -68,46 +67,54 @@ const PAGES_MAX: f64 = 2.0;
 /// Functions that are named.
 const SITES_MAX: usize = 2;
 
-pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
-    scene.needs_wait_reasons()?;
-    let paging = &scene.derived.paging;
-    if !paging.counted || memory_reclaim::is_short(paging) {
-        return Ok(Vec::new());
+pub(super) struct MappedFileFaults;
+
+impl Rule for MappedFileFaults {
+    fn info(&self) -> &'static Info {
+        &INFO
     }
-    let charge = Charge::matching(scene.trace, |slice| is_for_a_page(scene, slice));
-    let waits_long = paging.all.major >= READS_MIN && scene.of_wall(charge.ns() as f64) >= WAITS_MIN;
-    if !is_of_files(paging) && !waits_long {
-        return Ok(Vec::new());
+
+    fn judge(&self, scene: &Scene) -> ChargedVerdict {
+        scene.needs_wait_reasons()?;
+        let paging = &scene.derived.paging;
+        if !paging.counted || memory_reclaim::is_short(paging) {
+            return Ok(Vec::new());
+        }
+        let charge = Charge::matching(scene.trace, |slice| is_for_a_page(scene, slice));
+        let waits_long = paging.all.major >= READS_MIN && scene.of_wall(charge.ns() as f64) >= WAITS_MIN;
+        if !is_of_files(paging) && !waits_long {
+            return Ok(Vec::new());
+        }
+        let stall = scene.stall(&charge);
+        let waits = scene.gain_whoever_ran(&stall, |_, _| 0.0);
+        let running = scene.derived.services.get(&Service::Fault);
+        let ran = running.map_or(0.0, |faults| scene.gain(&faults.stall, |_, ns| ns).high);
+        let gain = Gain { low: 0.0, high: (waits.high + ran).min(1.0) };
+        if gain.high < GAIN_MIN {
+            return Ok(Vec::new());
+        }
+        let order = fault_order::derive(scene.trace);
+        let waited_ns = charge.ns();
+        let ran_ns = running.map_or(0, |faults| faults.ns);
+        let finding = Finding {
+            rule: INFO.name,
+            subject: paging.sites.iter().max_by_key(|site| site.major).map_or_else(
+                || "mapped files".to_owned(),
+                |site| format!("mapped files touched in {}", site.function),
+            ),
+            summary: summary(scene, order, (&charge, waited_ns)),
+            cost_ns: waited_ns + ran_ns,
+            gain,
+            likely: None,
+            confidence: scene.confidence(match order {
+                Some(order) if is_page_after_page(order) => Confidence::Medium,
+                _ => Confidence::Low,
+            }),
+            evidence: scene.longest_of(&charge, |_| "waits for a page that is not in memory".to_owned()),
+            advice: advice(order),
+        };
+        Ok(vec![Charged { finding, charge }])
     }
-    let stall = scene.stall(&charge);
-    let waits = scene.gain_whoever_ran(&stall, |_, _| 0.0);
-    let running = scene.derived.services.get(&Service::Fault);
-    let ran = running.map_or(0.0, |faults| scene.gain(&faults.stall, |_, ns| ns).high);
-    let gain = Gain { low: 0.0, high: (waits.high + ran).min(1.0) };
-    if gain.high < GAIN_MIN {
-        return Ok(Vec::new());
-    }
-    let order = fault_order::derive(scene.trace);
-    let waited_ns = charge.ns();
-    let ran_ns = running.map_or(0, |faults| faults.ns);
-    let finding = Finding {
-        rule: INFO.name,
-        subject: paging.sites.iter().max_by_key(|site| site.major).map_or_else(
-            || "mapped files".to_owned(),
-            |site| format!("mapped files touched in {}", site.function),
-        ),
-        summary: summary(scene, order, (&charge, waited_ns)),
-        cost_ns: waited_ns + ran_ns,
-        gain,
-        likely: None,
-        confidence: scene.confidence(match order {
-            Some(order) if is_page_after_page(order) => Confidence::Medium,
-            _ => Confidence::Low,
-        }),
-        evidence: scene.longest_of(&charge, |_| "waits for a page that is not in memory".to_owned()),
-        advice: advice(order),
-    };
-    Ok(vec![Charged { finding, charge }])
 }
 
 /// Most faults had a disk read, and they are many.

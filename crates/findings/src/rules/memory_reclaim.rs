@@ -40,21 +40,23 @@ use std::collections::BTreeMap;
 use holdup_events::WaitReason;
 use holdup_events::tables::{CountKind, Slice, ThreadState};
 
-use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
 use crate::derive::class::Class;
 use crate::derive::limits;
 use crate::derive::paging::Paging;
 use crate::derive::syscall_names::{moves_bytes, sends};
 use crate::finding::{Confidence, Finding, Gain};
-use crate::merging::Charged;
+use crate::rule::{Charged, ChargedVerdict, Estimate, Explains, Info, Rule};
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{bytes, count, percent, time};
 
-pub(super) const INFO: Info = Info {
-    name: "memory-reclaim",
-    summary: "Memory is short: dropped pages are read from the disk again",
-    of_waits_alone: false,
+pub(super) static INFO: Info = Info {
+    estimate: Estimate::Computed,
+    explains: &[
+        // The data that is read from the disk was in memory before.
+        Explains::shared(&super::blocking_io::INFO),
+    ],
+    ..Info::new("memory-reclaim", "Memory is short: dropped pages are read from the disk again")
 };
 
 /// Fewer times are no shortage.
@@ -66,38 +68,46 @@ const AGAIN_MUCH: f64 = 0.5;
 /// Calls with less than this part of the taking back only come by.
 const CALL_MIN: f64 = 0.01;
 
-pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
-    scene.needs_wait_reasons()?;
-    let paging = &scene.derived.paging;
-    if !is_short(paging) {
-        return Ok(Vec::new());
+pub(super) struct MemoryReclaim;
+
+impl Rule for MemoryReclaim {
+    fn info(&self) -> &'static Info {
+        &INFO
     }
-    let (all, again) = (&paging.all, read_again(paging));
-    let charge = Charge::matching(scene.trace, |slice| is_for_memory(scene, slice));
-    let stall = scene.stall(&charge);
-    let waits = scene.gain_whoever_ran(&stall, |thread, waited| waited.min(thread.running_ns() as f64));
-    let taking = scene.of_wall_if_run(all.reclaim_ns() as f64);
-    let gain = Gain { low: waits.low * again, high: (waits.high + taking).min(1.0) };
-    if gain.high < GAIN_MIN {
-        return Ok(Vec::new());
+
+    fn judge(&self, scene: &Scene) -> ChargedVerdict {
+        scene.needs_wait_reasons()?;
+        let paging = &scene.derived.paging;
+        if !is_short(paging) {
+            return Ok(Vec::new());
+        }
+        let (all, again) = (&paging.all, read_again(paging));
+        let charge = Charge::matching(scene.trace, |slice| is_for_memory(scene, slice));
+        let stall = scene.stall(&charge);
+        let waits = scene.gain_whoever_ran(&stall, |thread, waited| waited.min(thread.running_ns() as f64));
+        let taking = scene.of_wall_if_run(all.reclaim_ns() as f64);
+        let gain = Gain { low: waits.low * again, high: (waits.high + taking).min(1.0) };
+        if gain.high < GAIN_MIN {
+            return Ok(Vec::new());
+        }
+        let waited_ns = charge.slices(scene.trace).map(|slice| slice.duration().0).sum::<u64>();
+        let finding = Finding {
+            rule: INFO.name,
+            subject: subject(scene),
+            summary: summary(scene, waited_ns),
+            // A thread may wait for a page during reclaim. No time counts twice.
+            cost_ns: waited_ns.max(all.reclaim_ns()),
+            gain,
+            likely: None,
+            confidence: scene.confidence(match again >= AGAIN_MUCH {
+                true => Confidence::High,
+                false => Confidence::Low,
+            }),
+            evidence: scene.longest_of(&charge, |_| "waits for a page that is not in memory".to_owned()),
+            advice: advice(paging),
+        };
+        Ok(vec![Charged { finding, charge }])
     }
-    let waited_ns = charge.slices(scene.trace).map(|slice| slice.duration().0).sum::<u64>();
-    let finding = Finding {
-        rule: INFO.name,
-        subject: subject(scene),
-        summary: summary(scene, waited_ns),
-        // A thread may wait for a page during reclaim. No time counts twice.
-        cost_ns: waited_ns.max(all.reclaim_ns()),
-        gain,
-        likely: None,
-        confidence: scene.confidence(match again >= AGAIN_MUCH {
-            true => Confidence::High,
-            false => Confidence::Low,
-        }),
-        evidence: scene.longest_of(&charge, |_| "waits for a page that is not in memory".to_owned()),
-        advice: advice(paging),
-    };
-    Ok(vec![Charged { finding, charge }])
 }
 
 /// Whether memory is reclaimed repeatedly, and a large part of the reads had been in memory before.

@@ -30,17 +30,16 @@
 use holdup_events::tables::{Slice, ThreadState};
 use holdup_events::{CpuId, ThreadId};
 
-use super::{Info, Verdict};
 use crate::derive::nodes::{Distance, distance};
 use crate::derive::parallel;
 use crate::finding::{Confidence, Evidence, Finding, Gain};
+use crate::rule::{Charged, ChargedVerdict, Info, Remedy, Rule, Verdict};
 use crate::scene::{EVIDENCE_MAX, GAIN_MIN, Scene};
 use crate::wording::{count, rounded, thread};
 
-pub(super) const INFO: Info = Info {
-    name: "migration-churn",
-    summary: "Threads migrate between CPUs all the time and lose warm caches",
-    of_waits_alone: false,
+pub(super) static INFO: Info = Info {
+    remedies: &[Remedy::new(&[], "pin", &["spread"], "threads that stay near their data")],
+    ..Info::new("migration-churn", "Threads migrate between CPUs all the time and lose warm caches")
 };
 
 /// After a longer pause (ns) the caches are others', whichever CPU it is.
@@ -59,7 +58,19 @@ struct Moves {
     first: Vec<Evidence>,
 }
 
-pub(super) fn judge(scene: &Scene) -> Verdict {
+pub(super) struct MigrationChurn;
+
+impl Rule for MigrationChurn {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn judge(&self, scene: &Scene) -> ChargedVerdict {
+        Ok(judge(scene)?.into_iter().map(Charged::from).collect())
+    }
+}
+
+fn judge(scene: &Scene) -> Verdict {
     let groups = parallel::thread_groups(scene.trace);
     let parts = parallel::map(groups.len(), |group| {
         let targets = groups[group].clone().map(ThreadId).filter(|id| scene.trace.threads[id.index()].target);

@@ -1,23 +1,25 @@
 //! The rules: one file per cause. Its module documentation is the user's manual page.
 //!
-//! A new rule is one new file and one word in the list below.
+//! A new rule is one new file and one line in the list below.
 
 use std::sync::LazyLock;
 
-use holdup_events::tables::Thread;
+use holdup_events::Trace;
 
 use crate::analysis::Derived;
 use crate::charge::Charge;
 use crate::derive::parallel;
 use crate::derive::replay::Facts;
-use crate::derive::spin::SpinUse;
-use crate::derive::tasks::Handing;
 use crate::finding::{Confidence, Finding, Gain};
-use crate::merging::{self, Charged, Symptom};
-use crate::removal;
+use crate::gains::{self, estimate};
+use crate::merging::{self, Symptom};
+use crate::rule::{Charged, Judged, Known, Remedy, Rule, Standing};
 use crate::scene::{GAIN_MIN, Scene};
 use crate::thread_functions;
 use crate::too_short::is_too_short;
+
+#[cfg(test)]
+use crate::rule::{Explains, Explanation, Info};
 
 /// Public description of a rule.
 #[derive(Clone, Copy, Debug)]
@@ -30,101 +32,84 @@ pub struct RuleInfo {
     pub manual: &'static str,
 }
 
-/// Description of a rule in its file.
-#[derive(Clone, Copy, Debug)]
-struct Info {
-    name: &'static str,
-    summary: &'static str,
-    /// Whether the causes are only waits: without them the program does the same work.
-    of_waits_alone: bool,
-}
-
-/// A rule's judgement: its findings, or why the recording does not allow one.
-type Verdict = Result<Vec<Finding>, String>;
-
-/// The same, with the slices that each finding charges, so that two which speak of the same lost time become one.
-type ChargedVerdict = Result<Vec<Charged>, String>;
-
-struct Rule {
-    info: Info,
+struct Registered {
+    rule: &'static dyn Rule,
     source: &'static str,
-    judge: fn(&Scene) -> ChargedVerdict,
 }
 
 macro_rules! rules {
-    ($($module:ident,)*) => {
+    ($($module:ident :: $rule:ident,)*) => {
         $(mod $module;)*
 
-        static ALL: &[Rule] = &[$(Rule {
-            info: $module::INFO,
+        static ALL: &[Registered] = &[$(Registered {
+            rule: &$module::$rule,
             source: include_str!(concat!(stringify!($module), ".rs")),
-            judge: |scene| Ok($module::judge(scene)?.into_iter().map(Charged::from).collect()),
         },)*];
     };
 }
 
 rules! {
-    long_pause,
-    lock_contention,
-    serial_section,
-    lone_worker,
-    blocked_event_loop,
-    spin_wait,
-    load_imbalance,
-    barrier_straggler,
-    oversubscription,
-    noisy_neighbour,
-    blocking_io,
-    sync_per_item,
-    temporary_file_per_item,
-    tiny_io,
-    retry_storm,
-    status_poll,
-    syscall_storm,
-    wakeup_ping_pong,
-    poll_loop,
-    oversleep,
-    answer_timeout,
-    connect_retry,
-    batch_straggler,
-    skewed_workers,
-    one_at_a_time,
-    cpu_throttled,
-    cpu_stolen,
-    delayed_ack,
-    subprocess_per_item,
-    thread_per_item,
-    child_wait,
-    serial_step,
-    preempted_lock_holder,
-    blocked_lock_holder,
-    lock_convoy,
-    thundering_herd,
-    migration_churn,
-    pinned_together,
-    interpreter_lock,
-    pool_starved,
-    pool_exhausted,
-    task_lock,
-    stop_the_world_latecomer,
-    gc_pressure,
-    gc_heavy,
-    fine_tasks,
-    fine_regions,
-    stays_interpreted,
-    false_sharing,
-    shared_counter,
-    copy_heavy,
-    format_heavy,
-    encode_heavy,
-    handshake_heavy,
-    allocation_hotspot,
-    mapped_file_faults,
-    page_fault_storm,
-    memory_reclaim,
-    tlb_shootdown,
-    fork_pause,
-    data_race,
+    long_pause::LongPause,
+    lock_contention::LockContention,
+    serial_section::SerialSection,
+    lone_worker::LoneWorker,
+    blocked_event_loop::BlockedEventLoop,
+    spin_wait::SpinWait,
+    load_imbalance::LoadImbalance,
+    barrier_straggler::BarrierStraggler,
+    oversubscription::Oversubscription,
+    noisy_neighbour::NoisyNeighbour,
+    blocking_io::BlockingIo,
+    sync_per_item::SyncPerItem,
+    temporary_file_per_item::TemporaryFilePerItem,
+    tiny_io::TinyIo,
+    retry_storm::RetryStorm,
+    status_poll::StatusPoll,
+    syscall_storm::SyscallStorm,
+    wakeup_ping_pong::WakeupPingPong,
+    poll_loop::PollLoop,
+    oversleep::Oversleep,
+    answer_timeout::AnswerTimeout,
+    connect_retry::ConnectRetry,
+    batch_straggler::BatchStraggler,
+    skewed_workers::SkewedWorkers,
+    one_at_a_time::OneAtATime,
+    cpu_throttled::CpuThrottled,
+    cpu_stolen::CpuStolen,
+    delayed_ack::DelayedAck,
+    subprocess_per_item::SubprocessPerItem,
+    thread_per_item::ThreadPerItem,
+    child_wait::ChildWait,
+    serial_step::SerialStep,
+    preempted_lock_holder::PreemptedLockHolder,
+    blocked_lock_holder::BlockedLockHolder,
+    lock_convoy::LockConvoy,
+    thundering_herd::ThunderingHerd,
+    migration_churn::MigrationChurn,
+    pinned_together::PinnedTogether,
+    interpreter_lock::InterpreterLock,
+    pool_starved::PoolStarved,
+    pool_exhausted::PoolExhausted,
+    task_lock::TaskLockRule,
+    stop_the_world_latecomer::StopTheWorldLatecomer,
+    gc_pressure::GcPressure,
+    gc_heavy::GcHeavy,
+    fine_tasks::FineTasks,
+    fine_regions::FineRegions,
+    stays_interpreted::StaysInterpreted,
+    false_sharing::FalseSharing,
+    shared_counter::SharedCounter,
+    copy_heavy::CopyHeavy,
+    format_heavy::FormatHeavy,
+    encode_heavy::EncodeHeavy,
+    handshake_heavy::HandshakeHeavy,
+    allocation_hotspot::AllocationHotspot,
+    mapped_file_faults::MappedFileFaults,
+    page_fault_storm::PageFaultStorm,
+    memory_reclaim::MemoryReclaim,
+    tlb_shootdown::TlbShootdown,
+    fork_pause::ForkPause,
+    data_race::DataRace,
 }
 
 /// The results of all rules.
@@ -140,132 +125,133 @@ pub struct Judgement {
     pub skipped: Vec<(&'static str, String)>,
 }
 
-/// Rules about errors, not about lost time.
-const WRONG: [&str; 1] = ["data-race"];
-
-/// The rule about what a recording was saved for: it comes first, whatever the whole of it would gain.
-const ASKED_FOR: &str = long_pause::INFO.name;
-
-/// The rule that names the thread that determines the run's length, without a cause.
-const FALLBACK: &str = lone_worker::INFO.name;
-
-/// Share of that rule's gain at which a rule with a cause suppresses it.
+/// Share of the fallback's gain at which a rule with a cause suppresses it.
 const KNOWN_MIN: f64 = 0.5;
 
-/// Only one thread of an interpreter works at a time, whatever the work.
-const ALONE_BY_LOCK: &str = interpreter_lock::INFO.name;
+/// Leaves out the fallback where others know the cause.
+fn without_fallback(found: &mut Vec<Judged>) {
+    let is_fallback = |one: &Judged| one.rule.info().standing == Standing::Fallback;
+    let others = found.iter().filter(|one| !is_fallback(one) && !is_hint(&one.finding));
+    let is_explained = others.clone().any(|one| one.rule.info().leaves_one_thread);
+    let known = others.map(|one| expected(&one.finding)).fold(0.0, f64::max);
+    found.retain(|one| !is_fallback(one) || !is_explained && known < KNOWN_MIN * expected(&one.finding));
+}
 
-/// Leaves it out where others know why.
-fn without_fallback(found: &mut Vec<Charged>) {
-    let others = found.iter().map(|one| &one.finding).filter(|one| one.rule != FALLBACK && !is_hint(one));
-    let by_lock = others.clone().any(|finding| finding.rule == ALONE_BY_LOCK);
-    let known = others.map(expected).fold(0.0, f64::max);
-    found
-        .retain(|one| one.finding.rule != FALLBACK || !by_lock && known < KNOWN_MIN * expected(&one.finding));
+/// Whether the finding's place depends on its gain. Errors, and the trigger of a flight recorder, do not depend on
+/// shares of the run.
+fn depends_on_gain(one: &Judged) -> bool {
+    matches!(one.rule.info().standing, Standing::Cause | Standing::Fallback)
 }
 
 /// Whether the finding has a gain, reports an error, or was requested.
-fn is_worth_it(finding: &Finding) -> bool {
-    finding.gain.high >= GAIN_MIN || WRONG.contains(&finding.rule) || finding.rule == ASKED_FOR
+fn is_worth_it(one: &Judged) -> bool {
+    one.finding.gain.high >= GAIN_MIN || !depends_on_gain(one)
 }
 
-/// Judges every rule.
-///
-/// What a flight recorder saved it for comes first. Hints come last, those with a lower bound of 0 after the others. Work that may be needed comes after what
-/// surely gains something. Otherwise the expected gain decides, which is lower where the finding is doubtful ([`DOUBTFUL`]), then
-/// confidence, then cost. The order of the registry breaks ties.
+/// Judges every rule, forecasts the gains, ranks the findings and merges those that are one cause seen twice.
 pub fn judge(facts: Facts, derived: &Derived) -> Judgement {
-    let scene = Scene::new(facts.trace, derived, facts.timelines);
-    let (mut found, mut skipped) = (Vec::new(), Vec::new());
-    let verdicts = parallel::map(ALL.len(), |rule| (ALL[rule].judge)(&scene));
-    for (rule, verdict) in ALL.iter().zip(verdicts) {
-        match verdict {
-            Ok(more) => found.extend(more.into_iter().filter(|one| is_worth_it(&one.finding))),
-            Err(reason) => skipped.push((rule.info.name, reason)),
-        }
-    }
-    removal::forecast_gains(facts, derived, &mut found);
-    for one in found.iter_mut().filter(|one| removal::may_be_chance(&one.finding)) {
+    let known = Known::new(facts, derived);
+    let (mut found, skipped) = judge_each(facts, derived);
+    gains::forecast(&known, &mut found);
+    for one in found.iter_mut().filter(|one| gains::may_be_chance(one)) {
         one.finding.confidence = Confidence::Low;
     }
-    // Errors, and the trigger of a flight recorder, do not depend on shares of the run.
-    let rests_on_length = |finding: &Finding| !WRONG.contains(&finding.rule) && finding.rule != ASKED_FOR;
     if is_too_short(facts.trace) {
-        for one in found.iter_mut().filter(|one| rests_on_length(&one.finding)) {
+        for one in found.iter_mut().filter(|one| depends_on_gain(one)) {
             one.finding.confidence = Confidence::Low;
         }
     }
-    removal::without_recording(facts.trace, derived, &mut found);
-    let recording = removal::recording_part(facts.trace, derived);
-    removal::estimate::bound_by_cpus(facts.trace, derived, recording, &mut found);
-    removal::estimate::estimate(&mut found);
+    gains::without_recording(&known, &mut found);
+    let recording = gains::recording_part(facts.trace, derived);
+    estimate::bound_by_cpus(facts.trace, derived, recording, &mut found);
+    estimate::estimate(&mut found);
     without_fallback(&mut found);
-    let is_any_sure = found.iter().any(|one| !is_hint(&one.finding) && one.finding.gain.low >= SURE_GAIN);
-    found.sort_by(|a, b| {
-        let (a, b) = (&a.finding, &b.finding);
-        let is_behind = |finding: &Finding| is_any_sure && may_be_needed(finding);
-        let rank = |finding: &Finding| {
-            (finding.rule != ASKED_FOR, is_hint(finding), may_be_nothing(finding), is_behind(finding))
-        };
-        rank(a)
-            .cmp(&rank(b))
-            .then_with(|| expected(b).total_cmp(&expected(a)))
-            .then_with(|| b.confidence.cmp(&a.confidence))
-            .then_with(|| b.cost_ns.cmp(&a.cost_ns))
-    });
-    let mut merged = merging::merge(facts.trace, found);
+    rank(&mut found);
+    let mut merged = merging::merge(facts.trace, &found);
     let symptoms = merged.symptoms.iter_mut().map(|symptom| &mut symptom.finding);
     thread_functions::add_to(facts.trace, merged.findings.iter_mut().chain(symptoms));
     Judgement { findings: merged.findings, charges: merged.charges, symptoms: merged.symptoms, skipped }
 }
 
-/// Rules about work which may be what the program is for.
-const NEEDED: [&str; 7] = [
-    "copy-heavy",
-    "encode-heavy",
-    "format-heavy",
-    "handshake-heavy",
-    "page-fault-storm",
-    "subprocess-per-item",
-    FALLBACK,
-];
+/// Rules that could not be judged, with the reason.
+type Skipped = Vec<(&'static str, String)>;
+
+/// The findings of every rule, in the order of the registry.
+fn judge_each(facts: Facts, derived: &Derived) -> (Vec<Judged>, Skipped) {
+    let scene = Scene::new(facts.trace, derived, facts.timelines);
+    let (mut found, mut skipped) = (Vec::new(), Vec::new());
+    let verdicts = parallel::map(ALL.len(), |rule| ALL[rule].rule.judge(&scene));
+    for (Registered { rule, .. }, verdict) in ALL.iter().zip(verdicts) {
+        match verdict {
+            Ok(more) => found.extend(more.into_iter().map(|one| judged(*rule, one)).filter(is_worth_it)),
+            Err(reason) => skipped.push((rule.info().name, reason)),
+        }
+    }
+    (found, skipped)
+}
+
+fn judged(rule: &'static dyn Rule, Charged { finding, charge }: Charged) -> Judged {
+    Judged { rule, finding, charge }
+}
+
+/// Orders findings. What a flight recorder was triggered by comes first. Hints come last, those with a lower bound
+/// of 0 after the others. Work that may be needed comes after what certainly gains something. Otherwise the expected
+/// gain decides, which is lower where the finding is doubtful ([`DOUBTFUL`]), then confidence, then cost. The order of
+/// the registry breaks ties.
+fn rank(found: &mut [Judged]) {
+    let is_any_sure = found.iter().any(|one| !is_hint(&one.finding) && one.finding.gain.low >= SURE_GAIN);
+    let group = |one: &Judged| {
+        let finding = &one.finding;
+        let is_requested = one.rule.info().standing == Standing::Requested;
+        (!is_requested, is_hint(finding), may_be_nothing(finding), is_any_sure && may_be_needed(one))
+    };
+    found.sort_by(|a, b| {
+        group(a)
+            .cmp(&group(b))
+            .then_with(|| expected(&b.finding).total_cmp(&expected(&a.finding)))
+            .then_with(|| b.finding.confidence.cmp(&a.finding.confidence))
+            .then_with(|| b.finding.cost_ns.cmp(&a.finding.cost_ns))
+    });
+}
+
+/// Merges ranked findings of known rules. Findings of unknown rules are left out.
+pub fn merge(trace: &Trace, found: Vec<Charged>) -> merging::Merged {
+    let known: Vec<Judged> =
+        found.into_iter().filter_map(|one| Some(judged(named(one.finding.rule)?, one))).collect();
+    merging::merge(trace, &known)
+}
+
+/// The rule with this name.
+pub(crate) fn named(name: &str) -> Option<&'static dyn Rule> {
+    ALL.iter().map(|one| one.rule).find(|rule| rule.info().name == name)
+}
+
+/// Settings that may help against the finding's cause.
+pub(crate) fn remedies(finding: &Finding) -> &'static [Remedy] {
+    named(finding.rule).map_or(&[], |rule| rule.info().remedies)
+}
+
+/// Whether removing the cause of a finding is the same as removing the lock that is its subject.
+pub(crate) fn is_about_lock(finding: &Finding) -> bool {
+    finding.rule == lock_contention::INFO.name
+}
+
+/// Whether the finding is about more threads than CPUs.
+pub(crate) fn is_about_thread_count(finding: &Finding) -> bool {
+    finding.rule == oversubscription::INFO.name
+}
+
+/// Whether the finding is about another program that uses the CPUs.
+pub fn is_about_other_program(finding: &Finding) -> bool {
+    finding.rule == noisy_neighbour::INFO.name
+}
 
 /// Minimum lower bound of the gain of findings that rank before possibly necessary work.
 const SURE_GAIN: f64 = 0.05;
 
-/// Work of which nothing may go.
-fn may_be_needed(finding: &Finding) -> bool {
-    NEEDED.contains(&finding.rule) && finding.gain.low < removal::SURELY
-}
-
-/// The subject of a finding of spin-wait about that loop.
-pub(crate) fn spin_subject(spin: &SpinUse) -> String {
-    spin_wait::subject(spin)
-}
-
-/// Whether the process may be for one item, by [`subprocess_per_item::lives_shortly`].
-pub(crate) fn child_lives_shortly(first: &Thread) -> bool {
-    subprocess_per_item::lives_shortly(first) == Some(true)
-}
-
-/// See [`blocking_io::asks_one_by_one`].
-pub(crate) fn asks_one_by_one(derived: &Derived, name: &str) -> bool {
-    blocking_io::asks_one_by_one(derived, name)
-}
-
-/// See [`fine_tasks::costliest`].
-pub(crate) fn fine_pool(derived: &Derived) -> Option<&Handing> {
-    fine_tasks::costliest(derived)
-}
-
-/// Syscalls that go together with tiny calls of this name, each with the share of its calls.
-pub(crate) fn tiny_family(derived: &Derived, name: &str) -> Vec<(i32, f64)> {
-    tiny_io::family(&derived.calls, name)
-}
-
-/// How many CPUs could do what one thread did alone.
-pub(crate) fn spread_over(facts: Facts, derived: &Derived) -> f64 {
-    serial_section::spread(&Scene::new(facts.trace, derived, facts.timelines))
+/// Whether the finding is about work of which nothing may go.
+fn may_be_needed(one: &Judged) -> bool {
+    one.rule.info().may_be_needed && one.finding.gain.low < gains::SURELY
 }
 
 /// Weight of the part of a gain that is not sure: of the distance from the lower to the upper bound. The sure part has the weight 1.
@@ -282,27 +268,28 @@ fn expected(finding: &Finding) -> f64 {
     weight * (low + POSSIBLE * (high - low))
 }
 
-/// Whether the causes that a rule reports are waits alone: without them the program does the same work.
-pub(crate) fn is_of_waits_alone(rule: &str) -> bool {
-    ALL.iter().any(|one| one.info.name == rule && one.info.of_waits_alone)
-}
-
 fn is_hint(finding: &Finding) -> bool {
     finding.confidence == Confidence::Low
 }
 
 /// Whether the finding is a hint whose gain may be nothing. Such hints come last.
 fn may_be_nothing(finding: &Finding) -> bool {
-    is_hint(finding) && removal::estimate::is_nothing(finding.gain.low)
+    is_hint(finding) && estimate::is_nothing(finding.gain.low)
+}
+
+/// The descriptions of all rules, in the order of the registry.
+#[cfg(test)]
+pub(crate) fn infos() -> impl Iterator<Item = &'static Info> {
+    ALL.iter().map(|one| one.rule.info())
 }
 
 /// Every rule, in the order of the registry.
 pub fn all() -> Vec<RuleInfo> {
     static MANUALS: LazyLock<Vec<String>> =
         LazyLock::new(|| ALL.iter().map(|rule| manual(rule.source)).collect());
-    let info = |(rule, manual): (&Rule, &'static String)| RuleInfo {
-        name: rule.info.name,
-        summary: rule.info.summary,
+    let info = |(one, manual): (&Registered, &'static String)| RuleInfo {
+        name: one.rule.info().name,
+        summary: one.rule.info().summary,
         manual: manual.as_str(),
     };
     ALL.iter().zip(MANUALS.iter()).map(info).collect()
@@ -335,10 +322,31 @@ mod tests {
             .filter(|file| file.ends_with(".rs") && file != "mod.rs")
             .map(|file| file.trim_end_matches(".rs").replace('_', "-"))
             .collect();
-        let mut names: Vec<&str> = ALL.iter().map(|rule| rule.info.name).collect();
+        let mut names: Vec<&str> = infos().map(|info| info.name).collect();
         files.sort();
         names.sort();
         assert_eq!(files, names);
+    }
+
+    #[test]
+    fn explanations_lead_to_an_end() {
+        fn reaches(from: &Info, to: &Info, steps: usize) -> bool {
+            from.name == to.name || steps > 0 && causes(from).any(|one| reaches(one, to, steps - 1))
+        }
+        fn causes(info: &Info) -> impl Iterator<Item = &'static Info> {
+            let explained = info.explains.iter().map(Explains::rule);
+            explained.filter(|other| info.explains(other) != Some(Explanation::RankedLower))
+        }
+        for root in infos() {
+            for symptom in causes(root).filter(|symptom| symptom.name != root.name) {
+                assert!(
+                    !reaches(symptom, root, ALL.len()),
+                    "{} and {} explain each other",
+                    root.name,
+                    symptom.name
+                );
+            }
+        }
     }
 
     #[test]

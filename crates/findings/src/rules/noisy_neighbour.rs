@@ -39,20 +39,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use holdup_events::tables::{Slice, ThreadState};
 use holdup_events::{ProcessId, ThreadId, Trace};
 
-use super::{ChargedVerdict, Info};
+use crate::analysis::Derived;
 use crate::charge::Charge;
 use crate::derive::displaced::{Displaced, Elsewhere, may_move};
 use crate::derive::parallel;
 use crate::derive::partners::Partners;
+use crate::derive::replay::Change;
 use crate::finding::{Confidence, Finding, Gain};
-use crate::merging::Charged;
+use crate::gains::narrowed;
+use crate::removal::Removal;
+use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Info, Remedy, Rule};
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{count, other_program, percent, time};
 
-pub(super) const INFO: Info = Info {
-    name: "noisy-neighbour",
-    summary: "Other programs use CPUs that the program's threads wait for",
-    of_waits_alone: true,
+pub(super) static INFO: Info = Info {
+    waits_only: true,
+    estimate: Estimate::Replayed,
+    remedies: &[Remedy::new(&[], "nice", &["-5"], "a larger CPU share than other programs")],
+    ..Info::new("noisy-neighbour", "Other programs use CPUs that the program's threads wait for")
 };
 
 /// Maximum number of time intervals used to attribute the waits, over all groups of threads: 20 million take
@@ -60,35 +64,57 @@ pub(super) const INFO: Info = Info {
 /// that ran on the CPU during it.
 const STRETCHES_MAX: usize = 20_000_000;
 
-pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
-    scene.needs_other_programs()?;
-    let enough = |part: f64| part * scene.of_wall(scene.derived.occupancy.others.saved_ns) >= GAIN_MIN;
-    if !enough(1.0) {
-        return Ok(Vec::new());
+pub(super) struct NoisyNeighbour;
+
+impl Rule for NoisyNeighbour {
+    fn info(&self) -> &'static Info {
+        &INFO
     }
-    let waits = Waits::derive(scene);
-    let blame = blame(scene, &waits);
-    let all: u64 = blame.iter().map(|(_, ns)| ns).sum();
-    let partners = Partners::new(scene.trace);
-    // The report's header states the cost of recording. It does not exist in production.
-    let of_others = |is_partner: bool| {
-        let others = blame.iter().filter(|(process, _)| !is_recorder(scene.trace, *process));
-        let blame = others.filter(|(process, _)| partners.contains(*process) == is_partner);
-        Neighbours::new(blame.copied().collect(), all)
-    };
-    let (strangers, working) = (of_others(false), of_others(true));
-    let finding = if enough(strangers.part) {
-        strangers.finding(scene, &waits)
-    } else if enough(working.part) {
-        working.partners_finding(scene, &waits, &partners)
-    } else {
-        None
-    };
-    let charged = finding.map(|finding| {
-        let charge = waits.charge(scene);
-        Charged { finding: Finding { evidence: scene.longest_queues(&charge), ..finding }, charge }
-    });
-    Ok(charged.into_iter().collect())
+
+    fn judge(&self, scene: &Scene) -> ChargedVerdict {
+        scene.needs_other_programs()?;
+        let enough = |part: f64| part * scene.of_wall(scene.derived.occupancy.others.saved_ns) >= GAIN_MIN;
+        if !enough(1.0) {
+            return Ok(Vec::new());
+        }
+        let waits = Waits::derive(scene);
+        let blame = blame(scene, &waits);
+        let all: u64 = blame.iter().map(|(_, ns)| ns).sum();
+        let partners = Partners::new(scene.trace);
+        // The report's header states the cost of recording. It does not exist in production.
+        let of_others = |is_partner: bool| {
+            let others = blame.iter().filter(|(process, _)| !is_recorder(scene.trace, *process));
+            let blame = others.filter(|(process, _)| partners.contains(*process) == is_partner);
+            Neighbours::new(blame.copied().collect(), all)
+        };
+        let (strangers, working) = (of_others(false), of_others(true));
+        let finding = if enough(strangers.part) {
+            strangers.finding(scene, &waits)
+        } else if enough(working.part) {
+            working.partners_finding(scene, &waits, &partners)
+        } else {
+            None
+        };
+        let charged = finding.map(|finding| {
+            let charge = waits.charge(scene);
+            Charged { finding: Finding { evidence: scene.longest_queues(&charge), ..finding }, charge }
+        });
+        Ok(charged.into_iter().collect())
+    }
+
+    fn removal(&self, _cause: &Cause) -> Option<Removal> {
+        Some(Removal::exact(vec![Change::WithoutOthers]))
+    }
+
+    fn gain(&self, cause: &Cause, forecast: Gain) -> Gain {
+        let part = share_without_recorder(cause.derived(), cause.finding);
+        narrowed(cause, Gain { low: part * forecast.low, high: part * forecast.high })
+    }
+}
+
+/// The share of the waits for CPUs used by other programs that is not due to the recorder.
+fn share_without_recorder(derived: &Derived, finding: &Finding) -> f64 {
+    (finding.cost_ns as f64 / derived.ledger.run_queue.others_ns.max(1) as f64).min(1.0)
 }
 
 /// Other programs that had the CPUs, and what part of the waits is theirs.

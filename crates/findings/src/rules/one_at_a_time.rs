@@ -50,7 +50,7 @@
 use holdup_events::tables::SampleRow;
 use holdup_events::{ObjectKind, ProcessId};
 
-use super::{ChargedVerdict, Info, batch_straggler};
+use super::batch_straggler;
 use crate::charge::Charge;
 use crate::derive::asking::Asking;
 use crate::derive::calls::CallUse;
@@ -59,14 +59,19 @@ use crate::derive::samples_of;
 use crate::derive::syscall_names::{polls_few, receives, sends};
 use crate::finding::{Confidence, Finding, Gain};
 use crate::known_waits::{self, KnownWait};
-use crate::merging::Charged;
+use crate::rule::{Charged, ChargedVerdict, Explains, Info, Rule};
 use crate::scene::Scene;
 use crate::wording::{count, percent, time};
 
-pub(super) const INFO: Info = Info {
-    name: "one-at-a-time",
-    summary: "Requests to a service go out one at a time while nothing else runs",
-    of_waits_alone: true,
+pub(super) static INFO: Info = Info {
+    waits_only: true,
+    explains: &[
+        // A client that sends one request at a time waits for a timer of the server. If the client holds a lock
+        // or a pool item during the request, then that is the cause.
+        Explains::shared(&super::oversleep::INFO),
+        Explains::shared(&super::poll_loop::INFO),
+    ],
+    ..Info::new("one-at-a-time", "Requests to a service go out one at a time while nothing else runs")
 };
 
 /// Fewer questions may be a program's beginning.
@@ -102,9 +107,17 @@ const COMMAND_MAX: u64 = 256;
 /// Services that are named.
 const NAMED_MAX: usize = 3;
 
-pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
-    scene.needs_wait_reasons()?;
-    Ok(reported(scene).map(|(asking, share)| finding(scene, asking, share)).collect())
+pub(super) struct OneAtATime;
+
+impl Rule for OneAtATime {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn judge(&self, scene: &Scene) -> ChargedVerdict {
+        scene.needs_wait_reasons()?;
+        Ok(reported(scene).map(|(asking, share)| finding(scene, asking, share)).collect())
+    }
 }
 
 /// The reported requests, with the share of the run in which such waits were the only activity.

@@ -49,7 +49,7 @@ use std::collections::BTreeSet;
 
 use holdup_events::{ProcessId, ThreadId};
 
-use super::{ChargedVerdict, Info, poll_loop};
+use super::poll_loop;
 use crate::charge::Charge;
 use crate::derive::clocked::{self, Clocked};
 use crate::derive::delayed_sends::{self, KeptBack};
@@ -58,17 +58,21 @@ use crate::derive::ledger::is_nearly_idle;
 use crate::derive::lost_wakeups::{self, Untold};
 use crate::derive::occupancy::Stall;
 use crate::derive::task_sleeps::{self, TaskSleeps};
-use crate::failing;
 use crate::finding::{Confidence, Finding, Gain};
-use crate::known_waits;
-use crate::merging::Charged;
+use crate::removal::Removal;
+use crate::rule::{Cause, Charged, ChargedVerdict, Explains, Info, Rule};
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{count, function, percent, thread, time};
+use crate::{failing, known_waits};
 
-pub(super) const INFO: Info = Info {
-    name: "oversleep",
-    summary: "Threads sleep for fixed times, again and again, while nothing else runs",
-    of_waits_alone: true,
+pub(super) static INFO: Info = Info {
+    waits_only: true,
+    is_of_outside: true,
+    explains: &[
+        // A clock that all wait for.
+        Explains::shared(&super::serial_section::INFO),
+    ],
+    ..Info::new("oversleep", "Threads sleep for fixed times, again and again, while nothing else runs")
 };
 
 /// A few sleeps are meant, ...
@@ -91,72 +95,84 @@ const TICKS_MAX: u64 = 2;
 /// From such a share of the sleeping on, its end being late is worth advice of its own.
 const LATE_SHARE_MIN: f64 = 0.25;
 
-pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
-    scene.needs_wait_reasons()?;
-    let Some(Slept { sleeping, charge, stall, is_often }) = slept(scene) else { return Ok(Vec::new()) };
-    let sleeps = |id: ThreadId| sleeping.binary_search_by_key(&id, |one| one.thread).is_ok();
-    let high = scene.of_wall(stall.saved_ns).clamp(0.0, 1.0);
-    let Some((worst, _)) = free_capacity::ranked(&stall).first().copied() else { return Ok(Vec::new()) };
-    let times: u64 = sleeping.iter().map(|one| one.sleeps).sum();
-    let sleep_ns: u64 = sleeping.iter().map(|one| one.sleep_ns).sum();
-    let mut summary = vec![format!(
-        "For {} ({} of the run) threads slept while no thread of the program was runnable: {}, {} each on average.",
-        time(stall.saved_ns as u64),
-        percent(high),
-        count(times, "sleep"),
-        time(sleep_ns / times.max(1)),
-    )];
-    let late = Late::sum(&sleeping);
-    summary.extend(late.sentence());
-    summary.extend(failing::before_sleeps(scene, &sleeping));
-    let delayed_sends = delayed_sends::derive(scene.trace, &charge)
-        .filter(|kept| kept.times >= SLEEPS_MIN && kept.ns as f64 >= KEPT_MIN * stall.saved_ns);
-    let tasks = tasks(scene, &sleeping);
-    let place = tasks.as_ref().and_then(of_tasks).or_else(|| {
-        scene.waits_come_from(|slice| {
-            let row = || scene.trace.slices.covering(slice.thread, slice.start);
-            sleeps(slice.thread) && row().is_some_and(|row| charge.has(row))
-        })
-    });
-    // Stacks may be those of its peers' sleeps, where its own clock is a task's.
-    summary.extend(place.filter(|_| delayed_sends.is_none()));
-    let lost_wakeups = lost_wakeups::derive(scene.trace, &scene.derived.roles, &charge);
-    let lost_wakeups = Some(lost_wakeups).filter(|lost| lost.ns as f64 >= UNTOLD_MIN * stall.saved_ns);
-    summary.extend(lost_wakeups.map(lost_wakeup_sentence));
-    let known = known_waits::find(scene, &charge, |runtime| &runtime.sleeping);
-    summary.extend(known.iter().map(|known| known.sentence.clone()));
-    summary.extend(delayed_sends.map(|kept| delayed_send_sentence(scene, kept)));
-    let sure = match is_often {
-        true => poll_loop::sure(scene, sleeps),
-        false => Confidence::Low,
-    };
-    let is_known = known.is_some()
-        || delayed_sends.is_some()
-        || lost_wakeups.is_some_and(|lost| lost.waits >= SLEEPS_MIN);
-    let confidence = scene.confidence(if is_known { sure.max(Confidence::Medium) } else { sure });
-    // Without load no client waits for a server, which then does only its housekeeping.
-    if confidence == Confidence::Low && is_nearly_idle(scene.trace, &scene.derived.ledger) {
-        return Ok(Vec::new());
+pub(super) struct Oversleep;
+
+impl Rule for Oversleep {
+    fn info(&self) -> &'static Info {
+        &INFO
     }
-    let finding = Finding {
-        rule: INFO.name,
-        subject: thread(scene.trace, worst),
-        summary,
-        cost_ns: stall.by_thread.values().sum::<f64>() as u64,
-        gain: Gain { low: late.share() * high, high },
-        likely: None,
-        confidence,
-        evidence: scene.longest_of(&charge, |_| "sleeps until a timer expires".to_owned()),
-        advice: known
-            .map(|known| known.advice)
-            .into_iter()
-            .chain(late.advice())
-            .chain(tasks.and_then(|tasks| late.of_ticks(tasks.tick_ns)))
-            .chain(delayed_sends.map(|_| KEPT_BACK.to_owned()))
-            .chain(lost_wakeups.map_or_else(|| advice(scene), signal_advice))
-            .collect(),
-    };
-    Ok(vec![Charged { finding, charge }])
+
+    fn judge(&self, scene: &Scene) -> ChargedVerdict {
+        scene.needs_wait_reasons()?;
+        let Some(Slept { sleeping, charge, stall, is_often }) = slept(scene) else { return Ok(Vec::new()) };
+        let sleeps = |id: ThreadId| sleeping.binary_search_by_key(&id, |one| one.thread).is_ok();
+        let high = scene.of_wall(stall.saved_ns).clamp(0.0, 1.0);
+        let Some((worst, _)) = free_capacity::ranked(&stall).first().copied() else { return Ok(Vec::new()) };
+        let times: u64 = sleeping.iter().map(|one| one.sleeps).sum();
+        let sleep_ns: u64 = sleeping.iter().map(|one| one.sleep_ns).sum();
+        let mut summary = vec![format!(
+            "For {} ({} of the run) threads slept while no thread of the program was runnable: {}, {} each on average.",
+            time(stall.saved_ns as u64),
+            percent(high),
+            count(times, "sleep"),
+            time(sleep_ns / times.max(1)),
+        )];
+        let late = Late::sum(&sleeping);
+        summary.extend(late.sentence());
+        summary.extend(failing::before_sleeps(scene, &sleeping));
+        let delayed_sends = delayed_sends::derive(scene.trace, &charge)
+            .filter(|kept| kept.times >= SLEEPS_MIN && kept.ns as f64 >= KEPT_MIN * stall.saved_ns);
+        let tasks = tasks(scene, &sleeping);
+        let place = tasks.as_ref().and_then(of_tasks).or_else(|| {
+            scene.waits_come_from(|slice| {
+                let row = || scene.trace.slices.covering(slice.thread, slice.start);
+                sleeps(slice.thread) && row().is_some_and(|row| charge.has(row))
+            })
+        });
+        // Stacks may be those of its peers' sleeps, where its own clock is a task's.
+        summary.extend(place.filter(|_| delayed_sends.is_none()));
+        let lost_wakeups = lost_wakeups::derive(scene.trace, &scene.derived.roles, &charge);
+        let lost_wakeups = Some(lost_wakeups).filter(|lost| lost.ns as f64 >= UNTOLD_MIN * stall.saved_ns);
+        summary.extend(lost_wakeups.map(lost_wakeup_sentence));
+        let known = known_waits::find(scene, &charge, |runtime| &runtime.sleeping);
+        summary.extend(known.iter().map(|known| known.sentence.clone()));
+        summary.extend(delayed_sends.map(|kept| delayed_send_sentence(scene, kept)));
+        let sure = match is_often {
+            true => poll_loop::sure(scene, sleeps),
+            false => Confidence::Low,
+        };
+        let is_known = known.is_some()
+            || delayed_sends.is_some()
+            || lost_wakeups.is_some_and(|lost| lost.waits >= SLEEPS_MIN);
+        let confidence = scene.confidence(if is_known { sure.max(Confidence::Medium) } else { sure });
+        // Without load no client waits for a server, which then does only its housekeeping.
+        if confidence == Confidence::Low && is_nearly_idle(scene.trace, &scene.derived.ledger) {
+            return Ok(Vec::new());
+        }
+        let finding = Finding {
+            rule: INFO.name,
+            subject: thread(scene.trace, worst),
+            summary,
+            cost_ns: stall.by_thread.values().sum::<f64>() as u64,
+            gain: Gain { low: late.share() * high, high },
+            likely: None,
+            confidence,
+            evidence: scene.longest_of(&charge, |_| "sleeps until a timer expires".to_owned()),
+            advice: known
+                .map(|known| known.advice)
+                .into_iter()
+                .chain(late.advice())
+                .chain(tasks.and_then(|tasks| late.of_ticks(tasks.tick_ns)))
+                .chain(delayed_sends.map(|_| KEPT_BACK.to_owned()))
+                .chain(lost_wakeups.map_or_else(|| advice(scene), signal_advice))
+                .collect(),
+        };
+        Ok(vec![Charged { finding, charge }])
+    }
+
+    fn removal(&self, cause: &Cause) -> Option<Removal> {
+        (!cause.charge.is_empty()).then(|| Removal::slices(cause.charge))
+    }
 }
 
 /// Where tasks sleep that the sleepers' processes carry, if enough of it was seen.

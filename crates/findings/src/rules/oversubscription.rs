@@ -42,24 +42,36 @@
 
 use std::collections::BTreeSet;
 
-use holdup_events::ThreadId;
 use holdup_events::tables::ThreadState;
+use holdup_events::{ThreadId, Trace};
 
-use super::{ChargedVerdict, Info};
+use crate::analysis::Derived;
 use crate::charge::Charge;
 use crate::derive::busiest::Busiest;
 use crate::derive::class::Class;
 use crate::derive::known_work::Known;
+use crate::derive::occupancy::FAIR_PART;
+use crate::derive::replay::Change;
 use crate::derive::runtimes::RuntimeUse;
 use crate::finding::{Confidence, Finding, Gain};
-use crate::merging::Charged;
+use crate::gains::narrowed;
+use crate::removal::Removal;
+use crate::rule::{CPUS, Cause, Charged, ChargedVerdict, Estimate, Info, OPENMP, Remedy, Rule};
 use crate::scene::Scene;
 use crate::wording::{count, percent, time};
 
-pub(super) const INFO: Info = Info {
-    name: "oversubscription",
-    summary: "The program has more runnable threads than CPUs",
-    of_waits_alone: true,
+pub(super) static INFO: Info = Info {
+    waits_only: true,
+    estimate: Estimate::Replayed,
+    is_usual: true,
+    remedies: &[
+        Remedy::new(&["go"], "gomaxprocs", &[CPUS], "as many running threads as CPUs"),
+        Remedy::new(OPENMP, "OMP_NUM_THREADS", &[CPUS], "as many OpenMP threads as CPUs"),
+        Remedy::new(&["rayon"], "RAYON_NUM_THREADS", &[CPUS], "as many threads as CPUs"),
+        Remedy::new(&["tokio"], "TOKIO_WORKER_THREADS", &[CPUS], "as many threads as CPUs"),
+        Remedy::new(&[], "policy", &["batch"], "longer time slices"),
+    ],
+    ..Info::new("oversubscription", "The program has more runnable threads than CPUs")
 };
 
 /// Less of the threads' time on the queue than this is ordinary jitter.
@@ -75,59 +87,92 @@ const COUPLED_MIN: f64 = 0.02;
 /// threads need.
 const SPIN_MIN: f64 = 0.05;
 
-pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
-    let (ledger, occupancy) = (&scene.derived.ledger, &scene.derived.occupancy);
-    let own_ns = ledger.run_queue.own_ns.min(scene.derived.parallelism.beyond_ns(occupancy.cpus));
-    // Threads also queue behind their own program if another program uses the other CPUs. Then the number of
-    // threads is not the cause.
-    let part = own_ns as f64 / ledger.run_queue.own_ns.max(1) as f64;
-    let wanting = scene.derived.parallelism.wanting_mean();
-    if scene.of_thread_time(own_ns) < QUEUE_SHARE_MIN {
-        return Ok(Vec::new());
+pub(super) struct Oversubscription;
+
+impl Rule for Oversubscription {
+    fn info(&self) -> &'static Info {
+        &INFO
     }
-    let preempted: u64 = ledger.threads.iter().map(|thread| thread.preempted).sum();
-    let cpus = f64::from(occupancy.cpus);
-    let high = scene.of_wall(part * occupancy.own.saved_ns).clamp(0.0, 1.0);
-    let low = scene.of_wall(preempted as f64 * SWITCH_NS / cpus).min(high);
-    let charge = scene.queues(true);
-    let sharing = Sharing::derive(scene, &charge);
-    let (dependence, runtime) = (dependence(scene), runtime_of(scene, sharing));
-    if dependence == Dependence::None {
-        return Ok(Vec::new());
+
+    fn judge(&self, scene: &Scene) -> ChargedVerdict {
+        let (ledger, occupancy) = (&scene.derived.ledger, &scene.derived.occupancy);
+        let own_ns = ledger.run_queue.own_ns.min(scene.derived.parallelism.beyond_ns(occupancy.cpus));
+        // Threads also queue behind their own program if another program uses the other CPUs. Then the number of
+        // threads is not the cause.
+        let part = own_ns as f64 / ledger.run_queue.own_ns.max(1) as f64;
+        let wanting = scene.derived.parallelism.wanting_mean();
+        if scene.of_thread_time(own_ns) < QUEUE_SHARE_MIN {
+            return Ok(Vec::new());
+        }
+        let preempted: u64 = ledger.threads.iter().map(|thread| thread.preempted).sum();
+        let cpus = f64::from(occupancy.cpus);
+        let high = scene.of_wall(part * occupancy.own.saved_ns).clamp(0.0, 1.0);
+        let low = scene.of_wall(preempted as f64 * SWITCH_NS / cpus).min(high);
+        let charge = scene.queues(true);
+        let sharing = Sharing::derive(scene, &charge);
+        let (dependence, runtime) = (dependence(scene), runtime_of(scene, sharing));
+        if dependence == Dependence::None {
+            return Ok(Vec::new());
+        }
+        let mut summary = vec![
+            format!(
+                "Threads spent {} ({} of their time) waiting for a CPU that another thread of the program used.",
+                time(own_ns),
+                percent(scene.of_thread_time(own_ns)),
+            ),
+            format!(
+                "On average {wanting:.1} threads were runnable on {}. {}.",
+                count(u64::from(occupancy.cpus), "CPU"),
+                count(preempted, "preemption"),
+            ),
+        ];
+        summary.extend(dependence.note().map(String::from));
+        let work = scene.derived.busiest.as_ref().filter(|_| dependence.is_work());
+        let known = scene.derived.known_work.as_ref().filter(|_| dependence.is_work());
+        summary.extend(work.map(in_what));
+        summary.extend(known.map(Known::sentence));
+        // If the mean number of runnable threads is below the number of CPUs, the delays are due to their timing,
+        // not to their number.
+        let waste = dependence == Dependence::Wasteful && wanting > cpus;
+        let confidence = if waste { Confidence::Medium } else { Confidence::Low };
+        let finding = Finding {
+            rule: INFO.name,
+            subject: format!(
+                "{} for {}",
+                sharing.threads_text(runtime),
+                count(u64::from(occupancy.cpus), "CPU")
+            ),
+            summary,
+            cost_ns: own_ns,
+            gain: Gain { low, high },
+            likely: None,
+            confidence: scene.confidence(confidence),
+            evidence: scene.longest_queues(&charge),
+            advice: advice(scene, (runtime, dependence), (known, work)),
+        };
+        Ok(vec![Charged { finding, charge }])
     }
-    let mut summary = vec![
-        format!(
-            "Threads spent {} ({} of their time) waiting for a CPU that another thread of the program used.",
-            time(own_ns),
-            percent(scene.of_thread_time(own_ns)),
-        ),
-        format!(
-            "On average {wanting:.1} threads were runnable on {}. {}.",
-            count(u64::from(occupancy.cpus), "CPU"),
-            count(preempted, "preemption"),
-        ),
-    ];
-    summary.extend(dependence.note().map(String::from));
-    let work = scene.derived.busiest.as_ref().filter(|_| dependence.is_work());
-    let known = scene.derived.known_work.as_ref().filter(|_| dependence.is_work());
-    summary.extend(work.map(in_what));
-    summary.extend(known.map(Known::sentence));
-    // If the mean number of runnable threads is below the number of CPUs, the delays are due to their timing,
-    // not to their number.
-    let waste = dependence == Dependence::Wasteful && wanting > cpus;
-    let confidence = if waste { Confidence::Medium } else { Confidence::Low };
-    let finding = Finding {
-        rule: INFO.name,
-        subject: format!("{} for {}", sharing.threads_text(runtime), count(u64::from(occupancy.cpus), "CPU")),
-        summary,
-        cost_ns: own_ns,
-        gain: Gain { low, high },
-        likely: None,
-        confidence: scene.confidence(confidence),
-        evidence: scene.longest_queues(&charge),
-        advice: advice(scene, (runtime, dependence), (known, work)),
-    };
-    Ok(vec![Charged { finding, charge }])
+
+    fn removal(&self, _cause: &Cause) -> Option<Removal> {
+        Some(Removal::exact(vec![Change::WithoutClass(Class::RunQueue)]))
+    }
+
+    fn gain(&self, cause: &Cause, forecast: Gain) -> Gain {
+        // A remedy may do less than leave the cause out: fewer threads are not more CPUs.
+        let own = cause.finding.gain;
+        let most = own.low + with_fewer_threads(cause.trace(), cause.derived());
+        Gain { low: own.low, high: narrowed(cause, forecast).high.min(most).max(own.low) }
+    }
+}
+
+/// Upper bound on the gain of fewer threads: the same work takes its CPU time on the same CPUs, without
+/// spinning and idle time. Other programs remain, and keep their share of a CPU.
+fn with_fewer_threads(trace: &Trace, derived: &Derived) -> f64 {
+    let work = derived.ledger.work_ns() as f64;
+    let others: u64 = derived.cpus.iter().map(|cpu| cpu.others_ns).sum();
+    let all = f64::from(derived.occupancy.cpus.max(1)) * trace.wall().0.max(1) as f64;
+    let capacity = (all - (1.0 - FAIR_PART) * others as f64).max(all * FAIR_PART);
+    (1.0 - work / capacity).max(0.0)
 }
 
 /// If the CPUs are used by work, less work helps. Otherwise fewer threads help.

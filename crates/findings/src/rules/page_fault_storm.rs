@@ -40,20 +40,21 @@
 use holdup_events::WaitReason;
 use holdup_events::tables::{FrameKind, ThreadState};
 
-use super::{Info, Verdict, mapped_file_faults};
+use super::mapped_file_faults;
 use crate::charge::Charge;
 use crate::derive::occupancy::Stall;
 use crate::derive::paging::FaultSite;
 use crate::derive::services::{Service, ServiceUse, taken_again};
 use crate::finding::{Confidence, Finding};
+use crate::rule::{Charged, ChargedVerdict, Estimate, Info, Rule, Verdict};
 use crate::scene::Scene;
 use crate::service_findings::{self, Words};
 use crate::wording::{percent, rounded, time};
 
-pub(super) const INFO: Info = Info {
-    name: "page-fault-storm",
-    summary: "Much of the CPU time is spent in page faults",
-    of_waits_alone: false,
+pub(super) static INFO: Info = Info {
+    estimate: Estimate::Computed,
+    may_be_needed: true,
+    ..Info::new("page-fault-storm", "Much of the CPU time is spent in page faults")
 };
 
 /// Minimum share of the faults' time that is spent freeing memory. A program that keeps memory frees none.
@@ -65,7 +66,19 @@ const FAULTS_MUCH: f64 = 0.25;
 /// Functions that are named with the count.
 const SITES_MAX: usize = 2;
 
-pub(super) fn judge(scene: &Scene) -> Verdict {
+pub(super) struct PageFaultStorm;
+
+impl Rule for PageFaultStorm {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn judge(&self, scene: &Scene) -> ChargedVerdict {
+        Ok(judge(scene)?.into_iter().map(Charged::from).collect())
+    }
+}
+
+fn judge(scene: &Scene) -> Verdict {
     let kernel = || scene.trace.frames.iter().filter(|frame| frame.kind == FrameKind::Kernel);
     if kernel().next().is_some() && kernel().all(|frame| frame.function.is_empty()) {
         return Err("kernel symbols are not available (kernel.kptr_restrict)".to_owned());

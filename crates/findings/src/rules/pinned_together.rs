@@ -38,18 +38,23 @@ use std::collections::BTreeMap;
 use holdup_events::tables::ThreadState;
 use holdup_events::{CpuId, ThreadId};
 
-use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
 use crate::derive::ledger::ThreadLedger;
 use crate::finding::{Confidence, Finding};
-use crate::merging::Charged;
+use crate::rule::{Charged, ChargedVerdict, Estimate, Explains, Info, Remedy, Rule};
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{count, percent, thread, time};
 
-pub(super) const INFO: Info = Info {
-    name: "pinned-together",
-    summary: "Busy threads stay on one CPU while another CPU has room",
-    of_waits_alone: true,
+pub(super) static INFO: Info = Info {
+    waits_only: true,
+    estimate: Estimate::Computed,
+    explains: &[
+        // A CPU that threads may not leave.
+        Explains::shared(&super::oversubscription::INFO),
+        Explains::shared(&super::preempted_lock_holder::INFO),
+    ],
+    remedies: &[Remedy::new(&[], "pin", &["spread"], "a CPU for each thread")],
+    ..Info::new("pinned-together", "Busy threads stay on one CPU while another CPU has room")
 };
 
 /// Minimum share of the queueing in which the threads could have run on other CPUs.
@@ -61,11 +66,19 @@ const ROOM_SHARE_BOUND_MIN: f64 = 0.2;
 /// A thread that queues less than this share of its own running is not held up by it.
 const QUEUE_SHARE_MIN: f64 = 0.1;
 
-pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
-    scene.needs_wait_reasons()?;
-    let groups = groups(scene);
-    let found = groups.into_iter().filter(|(_, threads)| threads.len() >= 2);
-    Ok(found.filter_map(|(cpu, threads)| finding(scene, cpu, &threads)).collect())
+pub(super) struct PinnedTogether;
+
+impl Rule for PinnedTogether {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn judge(&self, scene: &Scene) -> ChargedVerdict {
+        scene.needs_wait_reasons()?;
+        let groups = groups(scene);
+        let found = groups.into_iter().filter(|(_, threads)| threads.len() >= 2);
+        Ok(found.filter_map(|(cpu, threads)| finding(scene, cpu, &threads)).collect())
+    }
 }
 
 /// The active threads that ran on one CPU only, and queued for it, by CPU.

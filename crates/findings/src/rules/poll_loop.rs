@@ -48,21 +48,25 @@ use holdup_events::event::WakeContext;
 use holdup_events::tables::{Slice, ThreadState};
 use holdup_events::{ProcessId, ThreadId};
 
-use super::{ChargedVerdict, Info, batch_straggler, one_at_a_time, oversleep, skewed_workers};
+use super::{batch_straggler, one_at_a_time, oversleep, skewed_workers};
 use crate::charge::Charge;
 use crate::derive::class::{CLASSES, Class};
 use crate::derive::clocked::{self, Clocked};
 use crate::derive::{is_first_thread, ticker_handovers};
 use crate::finding::{Confidence, Finding, Gain};
 use crate::known_waits;
-use crate::merging::Charged;
+use crate::removal::Removal;
+use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Explains, Info, Rule};
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{count, percent, thread, time};
 
-pub(super) const INFO: Info = Info {
-    name: "poll-loop",
-    summary: "A thread sleeps and polls instead of waiting for the event",
-    of_waits_alone: false,
+pub(super) static INFO: Info = Info {
+    estimate: Estimate::Computed,
+    explains: &[
+        // A clock that all wait for.
+        Explains::shared(&super::oversleep::INFO),
+    ],
+    ..Info::new("poll-loop", "A thread sleeps and polls instead of waiting for the event")
 };
 
 /// Fewer looks are not a loop.
@@ -118,23 +122,35 @@ pub(super) fn is_ticker(scene: &Scene, one: &Clocked) -> bool {
         && few(clocked::waited_for(trace, |id| id == one.thread))
 }
 
-pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
-    scene.needs_wait_reasons()?;
-    let looks = scene.derived.clocked.iter().copied().filter(is_it);
-    let looks = looks.filter(|one| !is_runtimes(scene, one) && !is_ticker(scene, one));
-    let open = Open::derive(scene);
-    let (timers, polling): (Vec<Clocked>, Vec<Clocked>) = looks.partition(|one| open.holds(scene, one));
-    // If the process's clients are known, they are reported. The purpose of its clock is not known here.
-    let is_asked = |one: &Clocked| {
-        process_of(scene, one).is_some_and(|process| {
-            one_at_a_time::reports_waits_for(scene, process)
-                || batch_straggler::reports_requests_to(scene, process)
-                || skewed_workers::reports_requests_to(scene, process)
-        })
-    };
-    let timers: Vec<Clocked> = timers.into_iter().filter(|one| !is_asked(one)).collect();
-    let kinds = [(polling, false), (timers, true)];
-    Ok(kinds.iter().filter_map(|(threads, are_timers)| finding(scene, threads, *are_timers)).collect())
+pub(super) struct PollLoop;
+
+impl Rule for PollLoop {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn judge(&self, scene: &Scene) -> ChargedVerdict {
+        scene.needs_wait_reasons()?;
+        let looks = scene.derived.clocked.iter().copied().filter(is_it);
+        let looks = looks.filter(|one| !is_runtimes(scene, one) && !is_ticker(scene, one));
+        let open = Open::derive(scene);
+        let (timers, polling): (Vec<Clocked>, Vec<Clocked>) = looks.partition(|one| open.holds(scene, one));
+        // If the process's clients are known, they are reported. The purpose of its clock is not known here.
+        let is_asked = |one: &Clocked| {
+            process_of(scene, one).is_some_and(|process| {
+                one_at_a_time::reports_waits_for(scene, process)
+                    || batch_straggler::reports_requests_to(scene, process)
+                    || skewed_workers::reports_requests_to(scene, process)
+            })
+        };
+        let timers: Vec<Clocked> = timers.into_iter().filter(|one| !is_asked(one)).collect();
+        let kinds = [(polling, false), (timers, true)];
+        Ok(kinds.iter().filter_map(|(threads, are_timers)| finding(scene, threads, *are_timers)).collect())
+    }
+
+    fn removal(&self, cause: &Cause) -> Option<Removal> {
+        (!cause.charge.is_empty()).then(|| Removal::slices(cause.charge))
+    }
 }
 
 /// Processes in which a thread notices whatever comes while it sleeps.

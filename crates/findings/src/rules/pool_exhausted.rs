@@ -33,17 +33,24 @@
 //! Little: A proof for the queuing formula L = λW (1961). Goetz et al.: Java Concurrency in Practice, 5.5.3
 //! and 8.1 (2006).
 
-use super::{ChargedVerdict, Info};
 use crate::derive::exhausted_pools::{self, GivenBack};
+use crate::derive::replay::Change;
 use crate::finding::{Confidence, Finding, Gain};
-use crate::merging::Charged;
+use crate::gains::gains_little;
+use crate::removal::Removal;
+use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Explains, Info, Rule};
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{self, count, percent, thread, time};
 
-pub(super) const INFO: Info = Info {
-    name: "pool-exhausted",
-    summary: "Threads wait for an item of a pool that other threads hold",
-    of_waits_alone: true,
+pub(super) static INFO: Info = Info {
+    waits_only: true,
+    estimate: Estimate::Replayed,
+    explains: &[
+        // A client that sends one request at a time waits for a timer of the server. If the client holds a lock
+        // or a pool item during the request, then that is the cause.
+        Explains::shared(&super::one_at_a_time::INFO),
+    ],
+    ..Info::new("pool-exhausted", "Threads wait for an item of a pool that other threads hold")
 };
 
 /// Maximum number of places that are named. More would hide the first one.
@@ -53,14 +60,39 @@ const PLACES_MAX: usize = 3;
 /// reported.
 const MOSTLY: f64 = 0.5;
 
-pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
-    scene.needs_wait_reasons()?;
-    let all = exhausted_pools::derive(scene.trace, &scene.derived.roles);
-    let mut found: Vec<Charged> = all.into_iter().map(|pool| finding(scene, pool)).collect();
-    found.retain(|one| one.finding.gain.high >= GAIN_MIN);
-    found.sort_by(|a, b| b.finding.gain.high.total_cmp(&a.finding.gain.high));
-    found.truncate(PLACES_MAX);
-    Ok(found)
+pub(super) struct PoolExhausted;
+
+impl Rule for PoolExhausted {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn judge(&self, scene: &Scene) -> ChargedVerdict {
+        scene.needs_wait_reasons()?;
+        let all = exhausted_pools::derive(scene.trace, &scene.derived.roles);
+        let mut found: Vec<Charged> = all.into_iter().map(|pool| finding(scene, pool)).collect();
+        found.retain(|one| one.finding.gain.high >= GAIN_MIN);
+        found.sort_by(|a, b| b.finding.gain.high.total_cmp(&a.finding.gain.high));
+        found.truncate(PLACES_MAX);
+        Ok(found)
+    }
+
+    fn removal(&self, cause: &Cause) -> Option<Removal> {
+        // More pool items need not help: the resource behind the items may be slow.
+        let most = vec![Change::WithoutSlices(cause.charge.clone())];
+        (!cause.charge.is_empty()).then_some(Removal { least: Vec::new(), most })
+    }
+
+    fn gain(&self, cause: &Cause, forecast: Gain) -> Gain {
+        // A peer that answers many at once is, in a replay, a chain of its own sleeps, which fewer waits do not
+        // shorten.
+        let own = cause.finding.gain;
+        Gain { low: own.low.min(forecast.high), high: own.high.max(forecast.high) }
+    }
+
+    fn confidence_max(&self, cause: &Cause) -> Confidence {
+        if gains_little(cause.finding) { Confidence::Low } else { Confidence::High }
+    }
 }
 
 /// How many waited at a time, on average, while any did.

@@ -42,7 +42,6 @@ use holdup_events::event::WakeContext;
 use holdup_events::tables::{Slice, ThreadState};
 use holdup_events::{ObjectKind, ProcessId, ThreadId, WaitId, WaitReason};
 
-use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
 use crate::derive::class::Class;
 use crate::derive::cover::{Cover, Span, all_at_once, common_ns};
@@ -50,14 +49,22 @@ use crate::derive::replay::unforeseen;
 use crate::derive::side_by_side::exclusive_part;
 use crate::derive::starved_pools::{self, Standstill};
 use crate::finding::{Confidence, Finding, Gain};
-use crate::merging::Charged;
+use crate::rule::{Charged, ChargedVerdict, Explains, Info, Rule};
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{count, percent, thread, time};
 
-pub(super) const INFO: Info = Info {
-    name: "pool-starved",
-    summary: "All workers of a pool are blocked while work is queued",
-    of_waits_alone: true,
+pub(super) static INFO: Info = Info {
+    waits_only: true,
+    explains: &[
+        // Slow work on the pool is the cause why no thread computes.
+        Explains::shared(&super::oversleep::INFO),
+        Explains::shared(&super::poll_loop::INFO),
+        Explains::shared(&super::blocking_io::INFO),
+        // A client that sends one request at a time waits for a timer of the server. If the client holds a lock
+        // or a pool item during the request, then that is the cause.
+        Explains::shared(&super::one_at_a_time::INFO),
+    ],
+    ..Info::new("pool-starved", "All workers of a pool are blocked while work is queued")
 };
 
 /// Workers that wait for work for more of their time than this have none left.
@@ -72,14 +79,23 @@ const LOOK_MAX_NS: u64 = 4_000;
 /// Maximum share of the workers' waits during their work that end by an unknown actor.
 const UNKNOWN_MAX: f64 = 0.05;
 
-pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
-    scene.needs_wait_reasons()?;
-    let mut found: Vec<Charged> = pools(scene).iter().filter_map(|workers| finding(scene, workers)).collect();
-    let standing = starved_pools::derive(scene.trace, &scene.derived.roles);
-    found.extend(standing.iter().filter_map(|one| nested(scene, one)));
-    found.sort_by(|a, b| b.finding.gain.high.total_cmp(&a.finding.gain.high));
-    found.truncate(1);
-    Ok(found)
+pub(super) struct PoolStarved;
+
+impl Rule for PoolStarved {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn judge(&self, scene: &Scene) -> ChargedVerdict {
+        scene.needs_wait_reasons()?;
+        let mut found: Vec<Charged> =
+            pools(scene).iter().filter_map(|workers| finding(scene, workers)).collect();
+        let standing = starved_pools::derive(scene.trace, &scene.derived.roles);
+        found.extend(standing.iter().filter_map(|one| nested(scene, one)));
+        found.sort_by(|a, b| b.finding.gain.high.total_cmp(&a.finding.gain.high));
+        found.truncate(1);
+        Ok(found)
+    }
 }
 
 /// Whether the slice is a worker's wait during its work.

@@ -39,21 +39,33 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use holdup_events::ThreadId;
+use holdup_events::{ThreadId, Trace};
 
-use super::{ChargedVerdict, Info};
+use crate::charge::Charge;
 use crate::derive::inverted::{self, Inverted};
 use crate::derive::lock_holding::{self, Holding, LockHolding};
+use crate::derive::replay::Change;
 use crate::derive::timelines::Timelines;
 use crate::finding::{Confidence, Finding, Gain};
-use crate::merging::Charged;
+use crate::gains::widened;
+use crate::removal::{Removal, within};
+use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Explains, Info, Remedy, Rule};
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{count, percent, thread, time};
 
-pub(super) const INFO: Info = Info {
-    name: "preempted-lock-holder",
-    summary: "A thread is preempted while it holds a contended lock",
-    of_waits_alone: false,
+pub(super) static INFO: Info = Info {
+    estimate: Estimate::Replayed,
+    explains: &[
+        // Waiters wait because the holder waits for a CPU. The thread that preempted the holder, and the CPU's
+        // queue, are part of the same finding.
+        Explains::whole(&super::lock_contention::INFO),
+        Explains::whole(&super::lock_convoy::INFO),
+        Explains::shared(&super::noisy_neighbour::INFO),
+        Explains::shared(&super::oversubscription::INFO),
+        Explains::shared(&super::serial_section::INFO),
+    ],
+    remedies: &[Remedy::new(&[], "policy", &["batch"], "holders that are not preempted")],
+    ..Info::new("preempted-lock-holder", "A thread is preempted while it holds a contended lock")
 };
 
 /// Maximum number of locks that are named. More would hide the first one.
@@ -69,18 +81,44 @@ fn queues(holding: Holding) -> bool {
     holding == Holding::Queues
 }
 
-pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
-    scene.needs_wait_reasons()?;
-    let worth = |lock: &&LockHolding| scene.of_wall(lock.wall_while(queues) as f64) >= GAIN_MIN;
-    let worst: Vec<&LockHolding> = scene.derived.lock_holding.iter().filter(worth).collect();
-    if worst.is_empty() {
-        return Ok(Vec::new());
+pub(super) struct PreemptedLockHolder;
+
+impl Rule for PreemptedLockHolder {
+    fn info(&self) -> &'static Info {
+        &INFO
     }
-    let mut found: Vec<Charged> =
-        worst.iter().filter_map(|lock| finding(scene, lock, &occupants(lock, scene.timelines))).collect();
-    found.sort_by_key(|charged| Reverse(charged.finding.cost_ns));
-    found.truncate(LOCKS_MAX);
-    Ok(found)
+
+    fn judge(&self, scene: &Scene) -> ChargedVerdict {
+        scene.needs_wait_reasons()?;
+        let worth = |lock: &&LockHolding| scene.of_wall(lock.wall_while(queues) as f64) >= GAIN_MIN;
+        let worst: Vec<&LockHolding> = scene.derived.lock_holding.iter().filter(worth).collect();
+        if worst.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut found: Vec<Charged> =
+            worst.iter().filter_map(|lock| finding(scene, lock, &occupants(lock, scene.timelines))).collect();
+        found.sort_by_key(|charged| Reverse(charged.finding.cost_ns));
+        found.truncate(LOCKS_MAX);
+        Ok(found)
+    }
+
+    fn removal(&self, cause: &Cause) -> Option<Removal> {
+        (!cause.charge.is_empty()).then(|| with_kept_cpus(cause.trace(), cause.charge))
+    }
+
+    fn gain(&self, cause: &Cause, forecast: Gain) -> Gain {
+        // A replay keeps all work, and the end of the last work. It also keeps work that only runs until the
+        // waiters are done.
+        if inverted::derive(cause.trace(), &cause.derived().ledger, cause.charge).is_some() {
+            return Gain { low: forecast.low, high: forecast.high.max(widened(cause.finding.gain).high) };
+        }
+        forecast
+    }
+}
+
+/// Holders that have no CPU: they keep theirs until they let the lock go.
+fn with_kept_cpus(trace: &Trace, charge: &Charge) -> Removal {
+    Removal::exact(vec![Change::KeptCpus(within(trace, charge, |_, slice| slice.state.waits_for_cpu()))])
 }
 
 /// Occupants of the CPUs for which holders queued (ns), the longest first.

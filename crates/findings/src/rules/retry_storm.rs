@@ -27,18 +27,19 @@
 //! ## References
 //! `epoll(7)`, `signal(7)`.
 
-use super::{Info, Verdict, tiny_io};
+use super::tiny_io;
 use crate::counted_calls::{self, Asked};
 use crate::derive::calls::{CallUse, EAGAIN};
 use crate::derive::syscall_names::FUTEX;
 use crate::finding::{Confidence, Finding};
+use crate::removal::{Removal, calls};
+use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Info, Rule, Verdict};
 use crate::scene::Scene;
 use crate::wording::percent;
 
-pub(super) const INFO: Info = Info {
-    name: "retry-storm",
-    summary: "Calls fail temporarily and are repeated at once",
-    of_waits_alone: false,
+pub(super) static INFO: Info = Info {
+    estimate: Estimate::Replayed,
+    ..Info::new("retry-storm", "Calls fail temporarily and are repeated at once")
 };
 
 /// Minimum share of failing calls on a descriptor.
@@ -60,7 +61,23 @@ pub(super) fn explains(scene: &Scene, syscall: i32) -> bool {
     worst(scene).is_ok_and(|worst| worst.is_some_and(|worst| worst.syscall == syscall))
 }
 
-pub(super) fn judge(scene: &Scene) -> Verdict {
+pub(super) struct RetryStorm;
+
+impl Rule for RetryStorm {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn judge(&self, scene: &Scene) -> ChargedVerdict {
+        Ok(judge(scene)?.into_iter().map(Charged::from).collect())
+    }
+
+    fn removal(&self, cause: &Cause) -> Option<Removal> {
+        calls::fewer_of_finding(cause)
+    }
+}
+
+fn judge(scene: &Scene) -> Verdict {
     let Some(worst) = worst(scene)?.filter(|worst| !tiny_io::takes(scene, worst)) else {
         return Ok(Vec::new());
     };

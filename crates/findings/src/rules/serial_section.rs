@@ -43,24 +43,26 @@ use std::collections::{BTreeMap, BTreeSet};
 use holdup_events::event::WakeContext;
 use holdup_events::{ProcessId, ThreadId, WaitReason};
 
-use super::{ChargedVerdict, Info};
+use crate::analysis::Derived;
 use crate::charge::Charge;
 use crate::derive::blame::EndClass;
 use crate::derive::class::Class;
-use crate::derive::event_loops;
 use crate::derive::holders::HoldKind;
 use crate::derive::occupancy::Serial;
 use crate::derive::own_places::{OwnFrames, Places};
-use crate::derive::samples_of;
+use crate::derive::replay::{Facts, Speed};
+use crate::derive::{event_loops, samples_of};
 use crate::finding::{Confidence, Evidence, Finding, Gain};
-use crate::merging::Charged;
+use crate::gains::widened;
+use crate::removal::{Removal, ran};
+use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Info, Rule};
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{count, percent, thread, time};
 
-pub(super) const INFO: Info = Info {
-    name: "serial-section",
-    summary: "One thread works while the others wait for it and CPUs are idle",
-    of_waits_alone: true,
+pub(super) static INFO: Info = Info {
+    waits_only: true,
+    estimate: Estimate::Replayed,
+    ..Info::new("serial-section", "One thread works while the others wait for it and CPUs are idle")
 };
 
 /// A thread does a fair part of the work if it ran at least this share of what the busiest one ran.
@@ -75,65 +77,112 @@ const WAITED_FOR_MIN: f64 = 0.5;
 /// Minimum number of samples to name a function.
 const SAMPLES_MIN: u64 = 5;
 
-pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
-    scene.needs_wait_reasons()?;
-    let serial = &scene.derived.occupancy.serial;
-    let total: u64 = serial.by_thread.values().map(|(ns, _)| ns).sum();
-    if scene.of_wall(total as f64) < GAIN_MIN {
-        return Ok(Vec::new());
+pub(super) struct SerialSection;
+
+impl Rule for SerialSection {
+    fn info(&self) -> &'static Info {
+        &INFO
     }
-    let workers = workers(scene);
-    let (Some((lone, lone_ns)), true) = (serial.lone(), workers >= 2) else { return Ok(Vec::new()) };
-    // An event loop of a server next to an idle pool: only its clients wait for its work.
-    if event_loops::serves_alone(scene.trace, lone) {
-        return Ok(Vec::new());
-    }
-    let (waited_for, cut_off) = waited_for(scene, lone);
-    if (waited_for + cut_off) as f64 <= WAITED_FOR_MIN * lone_ns as f64 {
-        return Ok(Vec::new());
-    }
-    let joins: u64 = serial.by_thread.values().map(|(_, ns)| ns).sum();
-    let spread = spread(scene);
-    let mut summary = vec![format!(
-        "For {} ({} of the run) one thread worked alone while others waited and a CPU was free. {} accounts for {} of it.",
-        time(total),
-        percent(scene.of_wall(total as f64)),
-        thread(scene.trace, lone),
-        percent(lone_ns as f64 / total.max(1) as f64),
-    )];
-    let (place, share) = hottest(scene, lone);
-    if let Some(place) = &place {
-        summary
-            .push(format!("During that time it was mostly in {place} ({} of its samples).", percent(share)));
-    }
-    let share = scene.of_wall(total as f64);
-    let is_others_too = || place.as_ref().is_some_and(|name| other_threads_run(scene, lone, name));
-    let confidence = match joins * 2 >= total {
-        _ if is_anyones(serial, lone_ns) && (share < ENDS_MAX || total < TURN_MIN_NS * serial.turns) => {
-            Confidence::Low
+
+    fn judge(&self, scene: &Scene) -> ChargedVerdict {
+        scene.needs_wait_reasons()?;
+        let serial = &scene.derived.occupancy.serial;
+        let total: u64 = serial.by_thread.values().map(|(ns, _)| ns).sum();
+        if scene.of_wall(total as f64) < GAIN_MIN {
+            return Ok(Vec::new());
         }
-        _ if share < OTHERS_TOO_MAX && is_others_too() => Confidence::Low,
-        true => Confidence::High,
-        false => Confidence::Medium,
+        let workers = workers(scene);
+        let (Some((lone, lone_ns)), true) = (serial.lone(), workers >= 2) else { return Ok(Vec::new()) };
+        // An event loop of a server next to an idle pool: only its clients wait for its work.
+        if event_loops::serves_alone(scene.trace, lone) {
+            return Ok(Vec::new());
+        }
+        let (waited_for, cut_off) = waited_for(scene, lone);
+        if (waited_for + cut_off) as f64 <= WAITED_FOR_MIN * lone_ns as f64 {
+            return Ok(Vec::new());
+        }
+        let joins: u64 = serial.by_thread.values().map(|(_, ns)| ns).sum();
+        let spread = spread(scene);
+        let mut summary = vec![format!(
+            "For {} ({} of the run) one thread worked alone while others waited and a CPU was free. {} accounts for {} of it.",
+            time(total),
+            percent(scene.of_wall(total as f64)),
+            thread(scene.trace, lone),
+            percent(lone_ns as f64 / total.max(1) as f64),
+        )];
+        let (place, share) = hottest(scene, lone);
+        if let Some(place) = &place {
+            summary.push(format!(
+                "During that time it was mostly in {place} ({} of its samples).",
+                percent(share)
+            ));
+        }
+        let share = scene.of_wall(total as f64);
+        let is_others_too = || place.as_ref().is_some_and(|name| other_threads_run(scene, lone, name));
+        let confidence = match joins * 2 >= total {
+            _ if is_anyones(serial, lone_ns) && (share < ENDS_MAX || total < TURN_MIN_NS * serial.turns) => {
+                Confidence::Low
+            }
+            _ if share < OTHERS_TOO_MAX && is_others_too() => Confidence::Low,
+            true => Confidence::High,
+            false => Confidence::Medium,
+        };
+        let finding = Finding {
+            rule: INFO.name,
+            subject: thread(scene.trace, lone),
+            summary,
+            cost_ns: waiting_ns(scene).min(total * (workers as u64 - 1)),
+            gain: Gain { low: 0.0, high: scene.of_wall(total as f64 * (1.0 - 1.0 / spread)).clamp(0.0, 1.0) },
+            likely: None,
+            confidence: scene.confidence(confidence),
+            evidence: evidence(scene),
+            advice: vec![
+                match place {
+                    Some(place) => {
+                        format!("Spread the work of {place} over {}", count(spread as u64, "thread"))
+                    }
+                    None => format!("Spread its work over {}", count(spread as u64, "thread")),
+                },
+                "Start it earlier, in parallel with other work, so that no thread waits for it".into(),
+            ],
+        };
+        Ok(vec![Charged { finding, charge: charge(scene) }])
+    }
+
+    fn removal(&self, cause: &Cause) -> Option<Removal> {
+        Some(spread_out(cause.facts(), cause.derived()))
+    }
+
+    fn gain(&self, cause: &Cause, forecast: Gain) -> Gain {
+        // Tasks go on in whichever thread has time. A replay of threads keeps their order.
+        if is_alone_with_tasks(cause) {
+            return Gain { low: 0.0, high: forecast.high.max(widened(cause.finding.gain).high) };
+        }
+        forecast
+    }
+}
+
+/// Share of the added speed that may be lost to splitting the work, distributing it, and uneven pieces.
+const SPREAD_LOST: f64 = 0.25;
+
+/// Spreads the time in which one thread ran alone over the CPUs. Upper bound: all work of the thread that
+/// mostly ran alone is spread, because its work is the same when other threads run.
+fn spread_out(facts: Facts, derived: &Derived) -> Removal {
+    let over = spread(&Scene::new(facts.trace, derived, facts.timelines));
+    let serial = &derived.occupancy.serial;
+    let left = |added: f64| 1.0 / (1.0 + added.max(0.0));
+    let alone = |added: f64| Speed::spread(facts.trace, serial, left(added));
+    let most = match serial.lone() {
+        Some((lone, _)) if serial.is_mostly(lone) => Speed::spread_thread(lone, left(over - 1.0)),
+        _ => alone(over - 1.0),
     };
-    let finding = Finding {
-        rule: INFO.name,
-        subject: thread(scene.trace, lone),
-        summary,
-        cost_ns: waiting_ns(scene).min(total * (workers as u64 - 1)),
-        gain: Gain { low: 0.0, high: scene.of_wall(total as f64 * (1.0 - 1.0 / spread)).clamp(0.0, 1.0) },
-        likely: None,
-        confidence: scene.confidence(confidence),
-        evidence: evidence(scene),
-        advice: vec![
-            match place {
-                Some(place) => format!("Spread the work of {place} over {}", count(spread as u64, "thread")),
-                None => format!("Spread its work over {}", count(spread as u64, "thread")),
-            },
-            "Start it earlier, in parallel with other work, so that no thread waits for it".into(),
-        ],
-    };
-    Ok(vec![Charged { finding, charge: charge(scene) }])
+    Removal { least: vec![ran(alone((over - 1.0) * (1.0 - SPREAD_LOST)))], most: vec![ran(most)] }
+}
+
+/// Whether the thread that most worked alone carries tasks of a runtime.
+fn is_alone_with_tasks(cause: &Cause) -> bool {
+    let lone = cause.derived().occupancy.serial.lone();
+    lone.is_some_and(|(lone, _)| cause.derived().roles.carries_tasks(cause.trace(), lone))
 }
 
 /// Others that worked alone for this part of the time for which the lone thread did, work alone as often as it.

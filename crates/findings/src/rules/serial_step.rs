@@ -29,20 +29,17 @@
 
 use holdup_events::{ProcessId, Trace};
 
-use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
-use crate::derive::busiest;
-use crate::derive::children;
 use crate::derive::lone_children::{self, Job, Step};
+use crate::derive::{busiest, children};
 use crate::finding::{Confidence, Finding, Gain};
-use crate::merging::Charged;
+use crate::rule::{Charged, ChargedVerdict, Info, Rule};
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{percent, thread, time};
 
-pub(super) const INFO: Info = Info {
-    name: "serial-step",
-    summary: "A job of many processes waits for one process while nothing else runs",
-    of_waits_alone: true,
+pub(super) static INFO: Info = Info {
+    waits_only: true,
+    ..Info::new("serial-step", "A job of many processes waits for one process while nothing else runs")
 };
 
 /// Fewer children are a script's few steps.
@@ -60,18 +57,26 @@ const WAITED_MIN: f64 = 0.5;
 /// Maximum number of steps that are named.
 const TOLD_MAX: usize = 3;
 
-pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
-    scene.needs_wait_reasons()?;
-    let least_ns = STEP_MIN * scene.trace.wall().0 as f64;
-    let is_divided =
-        |job: &Job| job.children >= CHILDREN_MIN && scene.of_wall(job.beside_ns as f64) >= BESIDE_MIN;
-    let mut jobs = lone_children::derive(scene.trace, least_ns as u64);
-    jobs.retain(is_divided);
-    lone_children::add_activity(scene.trace, &mut jobs);
-    let mut found: Vec<Charged> = jobs.into_iter().filter_map(|job| finding(scene, job)).collect();
-    found.sort_by(|a, b| b.finding.gain.high.total_cmp(&a.finding.gain.high));
-    found.truncate(1);
-    Ok(found)
+pub(super) struct SerialStep;
+
+impl Rule for SerialStep {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn judge(&self, scene: &Scene) -> ChargedVerdict {
+        scene.needs_wait_reasons()?;
+        let least_ns = STEP_MIN * scene.trace.wall().0 as f64;
+        let is_divided =
+            |job: &Job| job.children >= CHILDREN_MIN && scene.of_wall(job.beside_ns as f64) >= BESIDE_MIN;
+        let mut jobs = lone_children::derive(scene.trace, least_ns as u64);
+        jobs.retain(is_divided);
+        lone_children::add_activity(scene.trace, &mut jobs);
+        let mut found: Vec<Charged> = jobs.into_iter().filter_map(|job| finding(scene, job)).collect();
+        found.sort_by(|a, b| b.finding.gain.high.total_cmp(&a.finding.gain.high));
+        found.truncate(1);
+        Ok(found)
+    }
 }
 
 /// One thread's work, which is the child's.

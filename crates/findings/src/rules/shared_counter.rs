@@ -42,22 +42,34 @@
 
 use holdup_events::ThreadId;
 
-use super::{Info, Verdict, lock_contention};
+use super::lock_contention;
 use crate::derive::class::Class;
 use crate::derive::lines::{SharedData, Sharing};
+use crate::rule::{Charged, ChargedVerdict, Info, Rule, Verdict};
 use crate::scene::Scene;
 use crate::sharing;
 
-pub(super) const INFO: Info = Info {
-    name: "shared-counter",
-    summary: "Threads write to the same memory and wait for its cache line (true sharing)",
-    of_waits_alone: false,
-};
+pub(super) static INFO: Info = Info::new(
+    "shared-counter",
+    "Threads write to the same memory and wait for its cache line (true sharing)",
+);
 
 /// Threads that wait for locks for more than this share of their time are put in order by these.
 const LOCKED: f64 = 0.1;
 
-pub(super) fn judge(scene: &Scene) -> Verdict {
+pub(super) struct SharedCounter;
+
+impl Rule for SharedCounter {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn judge(&self, scene: &Scene) -> ChargedVerdict {
+        Ok(judge(scene)?.into_iter().map(Charged::from).collect())
+    }
+}
+
+fn judge(scene: &Scene) -> Verdict {
     sharing::needs_addresses(scene)?;
     let is_true = |data: &&SharedData| {
         sharing::is_costly(scene, data)

@@ -37,18 +37,26 @@
 
 use holdup_events::ProcessId;
 
-use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
 use crate::derive::skew::Skew;
 use crate::finding::{Confidence, Finding, Gain};
-use crate::merging::Charged;
+use crate::rule::{Charged, ChargedVerdict, Explains, Info, Rule};
 use crate::scene::Scene;
 use crate::wording::{percent, time};
 
-pub(super) const INFO: Info = Info {
-    name: "skewed-workers",
-    summary: "A few of several equal processes have nearly all the work, and the others wait",
-    of_waits_alone: true,
+pub(super) static INFO: Info = Info {
+    waits_only: true,
+    explains: &[
+        // A client that sends one request at a time waits for a timer of the server. If the client holds a lock
+        // or a pool item during the request, then that is the cause.
+        Explains::shared(&super::one_at_a_time::INFO),
+        Explains::shared(&super::oversleep::INFO),
+        Explains::shared(&super::poll_loop::INFO),
+    ],
+    ..Info::new(
+        "skewed-workers",
+        "A few of several equal processes have nearly all the work, and the others wait",
+    )
 };
 
 /// Fewer answers may be a program's beginning.
@@ -66,9 +74,17 @@ const SHARE_MIN: f64 = 0.1;
 /// Maximum number of the busiest processes that are named.
 const NAMED_MAX: usize = 3;
 
-pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
-    scene.needs_wait_reasons()?;
-    Ok(reported(scene).into_iter().map(|(one, share)| finding(scene, one, share)).collect())
+pub(super) struct SkewedWorkers;
+
+impl Rule for SkewedWorkers {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn judge(&self, scene: &Scene) -> ChargedVerdict {
+        scene.needs_wait_reasons()?;
+        Ok(reported(scene).into_iter().map(|(one, share)| finding(scene, one, share)).collect())
+    }
 }
 
 /// The worst, with the part of the run that would go.

@@ -42,19 +42,28 @@
 
 use std::collections::BTreeSet;
 
-use holdup_events::tables::FrameSpin;
+use holdup_events::ThreadId;
+use holdup_events::tables::{FrameSpin, SampleRow};
 
-use super::{Info, Verdict};
+use crate::analysis::Derived;
+use crate::derive::class::Class;
 use crate::derive::rendezvous::SiteUse;
+use crate::derive::replay::{Facts, Speed};
 use crate::derive::spin::SpinUse;
-use crate::finding::{Confidence, Evidence, Finding};
+use crate::finding::{Confidence, Evidence, Finding, Gain};
+use crate::gains::widened;
+use crate::removal::{Removal, ran};
+use crate::rule::{CPUS, Cause, Charged, ChargedVerdict, Estimate, Info, OPENMP, Remedy, Rule, Verdict};
 use crate::scene::{EVIDENCE_MAX, GAIN_MIN, Scene};
 use crate::wording::{count, percent, thread, time};
 
-pub(super) const INFO: Info = Info {
-    name: "spin-wait",
-    summary: "Threads wait by running: loops that only poll",
-    of_waits_alone: false,
+pub(super) static INFO: Info = Info {
+    estimate: Estimate::Replayed,
+    remedies: &[
+        Remedy::new(OPENMP, "OMP_WAIT_POLICY", &["passive"], "waiting without spinning"),
+        Remedy::new(OPENMP, "OMP_NUM_THREADS", &[CPUS], "a CPU for each spinning thread"),
+    ],
+    ..Info::new("spin-wait", "Threads wait by running: loops that only poll")
 };
 
 /// Loops that are named.
@@ -70,7 +79,49 @@ const TOLD_SAVES_MIN: f64 = 0.25;
 /// Minimum share of the moments in which a thread was runnable, for it to be the cause of the others' waits.
 const STARVED: f64 = 0.25;
 
-pub(super) fn judge(scene: &Scene) -> Verdict {
+pub(super) struct SpinWait;
+
+impl Rule for SpinWait {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn judge(&self, scene: &Scene) -> ChargedVerdict {
+        Ok(judge(scene)?.into_iter().map(Charged::from).collect())
+    }
+
+    fn removal(&self, cause: &Cause) -> Option<Removal> {
+        without_loop(cause.facts(), cause.derived(), cause.finding)
+    }
+
+    fn gain(&self, cause: &Cause, forecast: Gain) -> Gain {
+        // The spinning threads may wait for other threads' work. The lower bound assumes that no threads work
+        // in parallel.
+        let work = cause.derived().ledger.work_ns() as f64 / cause.trace().wall().0.max(1) as f64;
+        let serial = widened(Gain { low: (1.0 - work).max(0.0), high: 1.0 });
+        Gain { low: forecast.low.min(serial.low), ..forecast }
+    }
+}
+
+/// The loop that a finding is about.
+fn without_loop(facts: Facts, derived: &Derived, finding: &Finding) -> Option<Removal> {
+    // Processes that run one program have the same loops and the same stacks. The threads identify the
+    // process.
+    let has = |spin: &SpinUse, thread: ThreadId| spin.by_thread.iter().any(|(id, _)| *id == thread);
+    let seen = finding.evidence.first().map(|evidence| evidence.thread);
+    let is_it =
+        |spin: &&SpinUse| subject(spin) == finding.subject && seen.is_none_or(|thread| has(spin, thread));
+    let spin = derived.spins.iter().find(is_it)?;
+    let threads: BTreeSet<ThreadId> = spin.by_thread.iter().map(|(id, _)| *id).collect();
+    let spins = |sample: &SampleRow| {
+        spin.stacks.contains(&sample.stack)
+            && threads.contains(&sample.thread)
+            && facts.roles.class_of_sample(sample) == Class::Spin
+    };
+    Some(Removal::exact(vec![ran(Speed::new(facts.trace, 0.0, spins))]))
+}
+
+fn judge(scene: &Scene) -> Verdict {
     if !scene.derived.ledger.split_known {
         return Err("there are no samples of what ran".to_owned());
     }

@@ -30,16 +30,17 @@ use std::collections::BTreeMap;
 
 use holdup_events::ObjectKind;
 
-use super::{Info, Verdict, tiny_io};
+use super::tiny_io;
 use crate::counted_calls::{self, Asked};
 use crate::derive::calls::CallUse;
 use crate::finding::{Confidence, Finding};
+use crate::removal::{Removal, calls};
+use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Info, Rule, Verdict};
 use crate::scene::Scene;
 
-pub(super) const INFO: Info = Info {
-    name: "status-poll",
-    summary: "A clock or a device's state is polled again and again",
-    of_waits_alone: false,
+pub(super) static INFO: Info = Info {
+    estimate: Estimate::Replayed,
+    ..Info::new("status-poll", "A clock or a device's state is polled again and again")
 };
 
 /// x86-64's numbers: ioctl(2), and those that only ask.
@@ -83,7 +84,23 @@ pub(super) fn explains(scene: &Scene, syscall: i32) -> bool {
     worst(scene).is_ok_and(|worst| worst.is_some_and(|worst| worst.syscall == syscall))
 }
 
-pub(super) fn judge(scene: &Scene) -> Verdict {
+pub(super) struct StatusPoll;
+
+impl Rule for StatusPoll {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn judge(&self, scene: &Scene) -> ChargedVerdict {
+        Ok(judge(scene)?.into_iter().map(Charged::from).collect())
+    }
+
+    fn removal(&self, cause: &Cause) -> Option<Removal> {
+        calls::fewer_of_finding(cause)
+    }
+}
+
+fn judge(scene: &Scene) -> Verdict {
     let Some(worst) = worst(scene)?.filter(|worst| !tiny_io::takes(scene, worst)) else {
         return Ok(Vec::new());
     };

@@ -29,23 +29,31 @@
 //! ## References
 //! OpenJDK `globals.hpp` (DontCompileHugeMethods, HugeMethodLimit), `compilationPolicy.cpp`. java(1).
 
-use super::{Info, Verdict};
 use crate::derive::interpreted::Interpreted;
-use crate::finding::Confidence;
-use crate::finding::{Evidence, Finding, Gain};
+use crate::finding::{Confidence, Evidence, Finding, Gain};
+use crate::rule::{Charged, ChargedVerdict, Info, Rule, Verdict};
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{percent, time};
 
-pub(super) const INFO: Info = Info {
-    name: "stays-interpreted",
-    summary: "A hot function is never compiled and stays interpreted",
-    of_waits_alone: false,
-};
+pub(super) static INFO: Info =
+    Info::new("stays-interpreted", "A hot function is never compiled and stays interpreted");
 
 /// Compiled code takes at most this part of the time.
 const COMPILED_MAX: f64 = 0.5;
 
-pub(super) fn judge(scene: &Scene) -> Verdict {
+pub(super) struct StaysInterpreted;
+
+impl Rule for StaysInterpreted {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn judge(&self, scene: &Scene) -> ChargedVerdict {
+        Ok(judge(scene)?.into_iter().map(Charged::from).collect())
+    }
+}
+
+fn judge(scene: &Scene) -> Verdict {
     if !scene.derived.ledger.split_known {
         return Err("there are no samples of what ran".to_owned());
     }

@@ -53,35 +53,43 @@
 
 use holdup_events::{ProcessId, ThreadId};
 
-use super::{ChargedVerdict, Info};
-use crate::collecting;
 use crate::derive::rendezvous::{CauseUse, LateCause, SiteUse};
 use crate::derive::requested::{self, Requested};
 use crate::finding::{Confidence, Finding, Gain};
-use crate::lateness;
-use crate::merging::Charged;
+use crate::rule::{Charged, ChargedVerdict, Estimate, Info, OCAML, Remedy, Rule};
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{count, time};
+use crate::{collecting, lateness};
 
-pub(super) const INFO: Info = Info {
-    name: "stop-the-world-latecomer",
-    summary: "Stop-the-world pauses wait for the last thread to stop",
-    of_waits_alone: false,
+pub(super) static INFO: Info = Info {
+    collector_place: Some(1),
+    estimate: Estimate::Computed,
+    remedies: &[Remedy::new(OCAML, "minor-heap", &["1M", "8M"], "fewer pauses")],
+    ..Info::new("stop-the-world-latecomer", "Stop-the-world pauses wait for the last thread to stop")
 };
 
 /// Minimum number of pauses for a sure finding.
 const PAUSES_SURE: u64 = 20;
 
-pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
-    scene.needs_wait_reasons()?;
-    let rendezvous = &scene.derived.rendezvous;
-    if rendezvous.sites.is_empty() && scene.derived.gc.lanes.is_empty() {
-        return Ok(Vec::new());
+pub(super) struct StopTheWorldLatecomer;
+
+impl Rule for StopTheWorldLatecomer {
+    fn info(&self) -> &'static Info {
+        &INFO
     }
-    let uses = rendezvous.uses.iter().filter(|used| rendezvous.stops_the_world(used));
-    let late =
-        |used: &&SiteUse| scene.of_wall((used.harm_each_ns as f64).max(for_idle_ns(scene, used))) >= GAIN_MIN;
-    Ok(uses.filter(late).map(|used| charged(scene, used)).collect())
+
+    fn judge(&self, scene: &Scene) -> ChargedVerdict {
+        scene.needs_wait_reasons()?;
+        let rendezvous = &scene.derived.rendezvous;
+        if rendezvous.sites.is_empty() && scene.derived.gc.lanes.is_empty() {
+            return Ok(Vec::new());
+        }
+        let uses = rendezvous.uses.iter().filter(|used| rendezvous.stops_the_world(used));
+        let late = |used: &&SiteUse| {
+            scene.of_wall((used.harm_each_ns as f64).max(for_idle_ns(scene, used))) >= GAIN_MIN
+        };
+        Ok(uses.filter(late).map(|used| charged(scene, used)).collect())
+    }
 }
 
 fn process(scene: &Scene, used: &SiteUse) -> Option<ProcessId> {

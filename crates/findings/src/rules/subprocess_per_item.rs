@@ -33,25 +33,31 @@
 //! ## References
 //! Baumann et al.: A fork() in the road (HotOS 2019). Linux `vfork(2)`, `posix_spawn(3)`.
 
+mod removal;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use holdup_events::tables::{Thread, ThreadState};
 use holdup_events::{ProcessId, ThreadId};
 
-use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
 use crate::derive::class::Class;
 use crate::derive::cover::Cover;
 use crate::derive::ledger::ThreadLedger;
 use crate::finding::{Confidence, Finding, Gain};
-use crate::merging::Charged;
+use crate::removal::Removal;
+use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Explains, Info, Rule};
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{percent, time};
 
-pub(super) const INFO: Info = Info {
-    name: "subprocess-per-item",
-    summary: "A process is started for every small piece of work",
-    of_waits_alone: false,
+pub(super) static INFO: Info = Info {
+    estimate: Estimate::Replayed,
+    may_be_needed: true,
+    explains: &[
+        // Starting children is what takes the time, not that they come one after the other.
+        Explains::shared(&super::child_wait::INFO),
+    ],
+    ..Info::new("subprocess-per-item", "A process is started for every small piece of work")
 };
 
 /// Fewer children are not one an item.
@@ -82,21 +88,33 @@ struct Brood {
     names: BTreeMap<String, u64>,
 }
 
-pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
-    scene.needs_wait_reasons()?;
-    let mut best: Option<Charged> = None;
-    for (parent, brood) in broods(scene) {
-        let charge = waited(scene, parent);
-        let is_waited_for = scene.of_wall(longest_ns(scene, &charge) as f64) >= GAIN_MIN;
-        let found = match is_waited_for {
-            true => finding(scene, parent, brood, charge),
-            false => unwaited(scene, parent, &brood),
-        };
-        if best.as_ref().is_none_or(|best| best.finding.gain.high < found.finding.gain.high) {
-            best = Some(found);
-        }
+pub(super) struct SubprocessPerItem;
+
+impl Rule for SubprocessPerItem {
+    fn info(&self) -> &'static Info {
+        &INFO
     }
-    Ok(best.into_iter().collect())
+
+    fn judge(&self, scene: &Scene) -> ChargedVerdict {
+        scene.needs_wait_reasons()?;
+        let mut best: Option<Charged> = None;
+        for (parent, brood) in broods(scene) {
+            let charge = waited(scene, parent);
+            let is_waited_for = scene.of_wall(longest_ns(scene, &charge) as f64) >= GAIN_MIN;
+            let found = match is_waited_for {
+                true => finding(scene, parent, brood, charge),
+                false => unwaited(scene, parent, &brood),
+            };
+            if best.as_ref().is_none_or(|best| best.finding.gain.high < found.finding.gain.high) {
+                best = Some(found);
+            }
+        }
+        Ok(best.into_iter().collect())
+    }
+
+    fn removal(&self, cause: &Cause) -> Option<Removal> {
+        removal::children(cause.trace(), cause.charge)
+    }
 }
 
 /// Processes with many short-lived children, which are most of theirs.

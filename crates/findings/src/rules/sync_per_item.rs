@@ -32,21 +32,24 @@
 //! Linux `fsync(2)`. Helland, Sammer, Lyon et al.: Group commit timers and high volume transaction systems
 //! (HPTS 1987).
 
-use holdup_events::tables::Slice;
+use holdup_events::tables::{Slice, ThreadState};
+use holdup_events::{ThreadId, Trace};
 
-use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
 use crate::derive::class::Class;
+use crate::derive::replay::{Change, Speed};
 use crate::derive::syscall_names::is_sync_call;
-use crate::finding::{Confidence, Finding};
-use crate::merging::Charged;
+use crate::finding::{Confidence, Finding, Gain};
+use crate::gains::widened;
+use crate::removal::{Removal, ran};
+use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Info, Rule};
 use crate::scene::{DiskWaits, GAIN_MIN, Scene, syscall_text};
 use crate::wording::{count, percent, time};
 
-pub(super) const INFO: Info = Info {
-    name: "sync-per-item",
-    summary: "Each item is synced to the disk, and threads wait for it",
-    of_waits_alone: true,
+pub(super) static INFO: Info = Info {
+    waits_only: true,
+    estimate: Estimate::Replayed,
+    ..Info::new("sync-per-item", "Each item is synced to the disk, and threads wait for it")
 };
 
 /// Syncs for this share of the disk wait make them the cause.
@@ -87,39 +90,89 @@ fn running_of_syncing(scene: &Scene) -> u64 {
     syncing.map(|thread| thread.running_ns()).sum()
 }
 
-pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
-    scene.needs_wait_reasons()?;
-    let stall = &scene.derived.occupancy.io;
-    if scene.of_wall(stall.saved_ns) < GAIN_MIN || !is_it(scene) {
-        return Ok(Vec::new());
+pub(super) struct SyncPerItem;
+
+impl Rule for SyncPerItem {
+    fn info(&self) -> &'static Info {
+        &INFO
     }
-    let calls = scene.disk_waits();
-    let syncs: Vec<&DiskWaits> = calls.iter().filter(|call| is_sync(call)).collect();
-    let Some(worst) = syncs.first() else { return Ok(Vec::new()) };
-    let waits: u64 = syncs.iter().map(|call| call.waits).sum();
-    let ns: u64 = syncs.iter().map(|call| call.ns).sum();
-    let calls = scene.derived.syscalls.iter().filter(|call| is_sync_call(call.number));
-    let cpu_ns: u64 = calls.map(|call| call.cpu_ns).sum();
-    let mut gain = scene.gain(stall, |thread, waited| waited.min(thread.running_ns() as f64));
-    gain.high = (gain.high + scene.of_wall_if_run(cpu_ns as f64)).min(1.0);
-    let finding = Finding {
-        rule: INFO.name,
-        subject: format!("{} ({})", worst.name(), count(worst.waits, "wait")),
-        summary: summary(scene, (waits, ns), cpu_ns),
-        cost_ns: ns + cpu_ns,
-        gain,
-        likely: None,
-        confidence: scene.confidence(Confidence::High),
-        evidence: scene.longest(
-            |slice| is_sync_wait(scene, slice),
-            |slice| format!("waits in {}", syscall_text(scene.trace.wait(slice.wait).syscall)),
-        ),
-        advice: vec![
-            "Sync once per batch of items (group commit), not once per item".into(),
-            "Write and sync on a separate thread while the others continue".into(),
-        ],
+
+    fn judge(&self, scene: &Scene) -> ChargedVerdict {
+        scene.needs_wait_reasons()?;
+        let stall = &scene.derived.occupancy.io;
+        if scene.of_wall(stall.saved_ns) < GAIN_MIN || !is_it(scene) {
+            return Ok(Vec::new());
+        }
+        let calls = scene.disk_waits();
+        let syncs: Vec<&DiskWaits> = calls.iter().filter(|call| is_sync(call)).collect();
+        let Some(worst) = syncs.first() else { return Ok(Vec::new()) };
+        let waits: u64 = syncs.iter().map(|call| call.waits).sum();
+        let ns: u64 = syncs.iter().map(|call| call.ns).sum();
+        let calls = scene.derived.syscalls.iter().filter(|call| is_sync_call(call.number));
+        let cpu_ns: u64 = calls.map(|call| call.cpu_ns).sum();
+        let mut gain = scene.gain(stall, |thread, waited| waited.min(thread.running_ns() as f64));
+        gain.high = (gain.high + scene.of_wall_if_run(cpu_ns as f64)).min(1.0);
+        let finding = Finding {
+            rule: INFO.name,
+            subject: format!("{} ({})", worst.name(), count(worst.waits, "wait")),
+            summary: summary(scene, (waits, ns), cpu_ns),
+            cost_ns: ns + cpu_ns,
+            gain,
+            likely: None,
+            confidence: scene.confidence(Confidence::High),
+            evidence: scene.longest(
+                |slice| is_sync_wait(scene, slice),
+                |slice| format!("waits in {}", syscall_text(scene.trace.wait(slice.wait).syscall)),
+            ),
+            advice: vec![
+                "Sync once per batch of items (group commit), not once per item".into(),
+                "Write and sync on a separate thread while the others continue".into(),
+            ],
+        };
+        Ok(vec![Charged {
+            finding,
+            charge: Charge::matching(scene.trace, |slice| is_sync_wait(scene, slice)),
+        }])
+    }
+
+    fn removal(&self, cause: &Cause) -> Option<Removal> {
+        without_syncs(cause.trace())
+    }
+
+    fn gain(&self, cause: &Cause, forecast: Gain) -> Gain {
+        // One task's wait for the disk is the next task's, too. A replay keeps the thread of each.
+        if is_of_tasks(cause) {
+            return Gain { low: forecast.low, high: forecast.high.max(widened(cause.finding.gain).high) };
+        }
+        forecast
+    }
+}
+
+/// Removes the calls that force data to the disk. Upper bound: kernel threads do no work for them either.
+fn without_syncs(trace: &Trace) -> Option<Removal> {
+    let waits = Charge::matching(trace, |slice| {
+        slice.state == ThreadState::Blocked && is_sync_call(trace.wait(slice.wait).syscall)
+    });
+    if waits.is_empty() {
+        return None;
+    }
+    let calls = Speed::new(trace, 0.0, |sample| sample.in_kernel && is_sync_call(sample.syscall));
+    let least = vec![Change::WithoutSlices(waits), ran(calls)];
+    let mut most = least.clone();
+    most.push(Change::WithoutKernelThreads);
+    Some(Removal { least, most })
+}
+
+/// Whether most of the charged time are waits in programs with a runtime whose threads carry tasks.
+fn is_of_tasks(cause: &Cause) -> bool {
+    let (trace, charge) = (cause.trace(), cause.charge);
+    let carries = |id: ThreadId| {
+        let mut runtimes = cause.derived().roles.runtimes_in(trace.threads[id.index()].process);
+        runtimes.any(|runtime| runtime.carries_tasks)
     };
-    Ok(vec![Charged { finding, charge: Charge::matching(scene.trace, |slice| is_sync_wait(scene, slice)) }])
+    let of_tasks: u64 =
+        charge.slices(trace).filter(|slice| carries(slice.thread)).map(|one| one.duration().0).sum();
+    2 * of_tasks > charge.ns()
 }
 
 /// Minimum running time in the calls, as a share of the waiting, to be reported.

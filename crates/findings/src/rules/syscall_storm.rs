@@ -43,20 +43,21 @@
 
 use holdup_events::tables::{FrameKind, SampleRow};
 
-use super::{Info, Verdict, retry_storm, status_poll, temporary_file_per_item, tiny_io};
+use super::{retry_storm, status_poll, temporary_file_per_item, tiny_io};
 use crate::derive::exchanges;
 use crate::derive::split::share_error;
 use crate::derive::syscall_names::IO_URING_ENTER;
 use crate::derive::syscalls::SyscallUse;
 use crate::finding::{Confidence, Evidence, Finding, Gain};
+use crate::removal::{Removal, calls};
 use crate::rings;
+use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Info, Rule, Verdict};
 use crate::scene::{EVIDENCE_MAX, Scene};
 use crate::wording::{count, error_name, percent, rounded, time};
 
-pub(super) const INFO: Info = Info {
-    name: "syscall-storm",
-    summary: "Much of the CPU time is spent in many small syscalls",
-    of_waits_alone: false,
+pub(super) static INFO: Info = Info {
+    estimate: Estimate::Replayed,
+    ..Info::new("syscall-storm", "Much of the CPU time is spent in many small syscalls")
 };
 
 /// Fewer samples cannot place a share of a fifth to better than six points.
@@ -103,7 +104,23 @@ fn is_not_repeated(number: i32) -> bool {
     matches!(number, FUTEX | SCHED_YIELD) || BEGIN_OR_END.contains(&number)
 }
 
-pub(super) fn judge(scene: &Scene) -> Verdict {
+pub(super) struct SyscallStorm;
+
+impl Rule for SyscallStorm {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn judge(&self, scene: &Scene) -> ChargedVerdict {
+        Ok(judge(scene)?.into_iter().map(Charged::from).collect())
+    }
+
+    fn removal(&self, cause: &Cause) -> Option<Removal> {
+        calls::fewer_of_finding(cause)
+    }
+}
+
+fn judge(scene: &Scene) -> Verdict {
     let pattern = Pattern::new(scene);
     if pattern.all == 0 {
         return Err("there are no on-CPU samples".to_owned());

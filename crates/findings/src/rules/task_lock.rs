@@ -37,21 +37,29 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use holdup_events::tables::{Slice, ThreadState};
 use holdup_events::{ProcessId, StackId, ThreadId, Timestamp};
 
-use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
 use crate::derive::class::Class;
 use crate::derive::ledger::class_of_slice;
 use crate::derive::own_places::{OwnFrames, Places};
 use crate::derive::task_locks::{Held, TaskLock};
 use crate::finding::{Confidence, Finding, Gain};
-use crate::merging::Charged;
+use crate::rule::{Charged, ChargedVerdict, Explains, Info, Rule};
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{count, percent, rounded, thread, time};
 
-pub(super) const INFO: Info = Info {
-    name: "task-lock",
-    summary: "Tasks wait for a lock while the runtime's threads are idle",
-    of_waits_alone: false,
+pub(super) static INFO: Info = Info {
+    explains: &[
+        // A task that waits for a lock resembles a worker without work next to a worker that is active alone.
+        Explains::shared(&super::serial_section::INFO),
+        // Tasks wait because the holder sleeps, or waits for a disk or a peer.
+        Explains::shared(&super::oversleep::INFO),
+        Explains::shared(&super::poll_loop::INFO),
+        Explains::shared(&super::blocking_io::INFO),
+        Explains::shared(&super::sync_per_item::INFO),
+        // The task that releases such a lock wakes a worker for the next task.
+        Explains::shared(&super::wakeup_ping_pong::INFO),
+    ],
+    ..Info::new("task-lock", "Tasks wait for a lock while the runtime's threads are idle")
 };
 
 /// Fewer such wakeups may be the start and the end of the tasks.
@@ -72,31 +80,39 @@ const HOLDERS_MIN: f64 = 0.6;
 /// All of the time, as far as it is of interest (0 to 1).
 const ALL: f64 = 0.97;
 
-pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
-    scene.needs_wait_reasons()?;
-    let trace = scene.trace;
-    let unlocking = scene.derived.roles.unlocking_code(trace);
-    if !unlocking.contains(&true) && scene.derived.task_locks.locks.is_empty() {
-        return Ok(Vec::new());
+pub(super) struct TaskLockRule;
+
+impl Rule for TaskLockRule {
+    fn info(&self) -> &'static Info {
+        &INFO
     }
-    let unlocks = |stack: StackId| {
-        trace.stack_frames(stack).any(|frame| unlocking.get(frame.index()).copied().unwrap_or(false))
-    };
-    let stacks: Vec<bool> =
-        (0..trace.stacks.rows().len() as u32).map(|stack| unlocks(StackId(stack))).collect();
-    let beside = idle_waits(scene);
-    let is_it = |slice: &Slice| {
-        if !idles(scene, slice) {
-            return false;
+
+    fn judge(&self, scene: &Scene) -> ChargedVerdict {
+        scene.needs_wait_reasons()?;
+        let trace = scene.trace;
+        let unlocking = scene.derived.roles.unlocking_code(trace);
+        if !unlocking.contains(&true) && scene.derived.task_locks.locks.is_empty() {
+            return Ok(Vec::new());
         }
-        if beside.contains(&(slice.thread, slice.start)) {
-            return true;
-        }
-        !scene.derived.task_locks.is_recorded(trace.threads[slice.thread.index()].process, slice)
-            && trace.ended_by(slice).is_some_and(|wakeup| stacks[wakeup.stack.index()])
-    };
-    let charge = Charge::matching(trace, is_it);
-    Ok(finding(scene, charge).into_iter().collect())
+        let unlocks = |stack: StackId| {
+            trace.stack_frames(stack).any(|frame| unlocking.get(frame.index()).copied().unwrap_or(false))
+        };
+        let stacks: Vec<bool> =
+            (0..trace.stacks.rows().len() as u32).map(|stack| unlocks(StackId(stack))).collect();
+        let beside = idle_waits(scene);
+        let is_it = |slice: &Slice| {
+            if !idles(scene, slice) {
+                return false;
+            }
+            if beside.contains(&(slice.thread, slice.start)) {
+                return true;
+            }
+            !scene.derived.task_locks.is_recorded(trace.threads[slice.thread.index()].process, slice)
+                && trace.ended_by(slice).is_some_and(|wakeup| stacks[wakeup.stack.index()])
+        };
+        let charge = Charge::matching(trace, is_it);
+        Ok(finding(scene, charge).into_iter().collect())
+    }
 }
 
 /// The holders' waits while other tasks waited, if a thread's waits of a class are mostly such. For time

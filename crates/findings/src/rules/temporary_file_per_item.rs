@@ -27,22 +27,27 @@
 //! ## References
 //! Linux `open(2)` (`O_TMPFILE`), `memfd_create(2)`. Linux, Documentation/filesystems/directory-locking.rst.
 
-use holdup_events::tables::Slice;
-use holdup_events::{Duration, ThreadId};
+use holdup_events::tables::{Slice, ThreadState};
+use holdup_events::{Duration, ThreadId, Trace, WaitReason};
 
-use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
 use crate::counted_calls;
+use crate::derive::replay::Change;
 use crate::derive::temporary_files::TemporaryFiles;
 use crate::finding::{Confidence, Evidence, Finding, Gain};
-use crate::merging::Charged;
+use crate::removal::Removal;
+use crate::removal::calls::fewer;
+use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Explains, Info, Rule};
 use crate::scene::{EVIDENCE_MAX, Scene, syscall_text};
 use crate::wording::{count, percent, rounded, thread, time};
 
-pub(super) const INFO: Info = Info {
-    name: "temporary-file-per-item",
-    summary: "A file is made and removed again for each item",
-    of_waits_alone: false,
+pub(super) static INFO: Info = Info {
+    estimate: Estimate::Replayed,
+    explains: &[
+        // The waits are for the directory's lock and the journal, behind which the files are made.
+        Explains::shared(&super::blocking_io::INFO),
+    ],
+    ..Info::new("temporary-file-per-item", "A file is made and removed again for each item")
 };
 
 /// Fewer files than this are not one per item.
@@ -107,16 +112,23 @@ impl Cost {
     }
 }
 
-pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
-    counted_calls::needs_counts(scene)?;
-    let Some(files) = files(scene) else { return Ok(Vec::new()) };
-    let cost = Cost::new(scene, files);
-    if !cost.is_much(scene) {
-        return Ok(Vec::new());
+pub(super) struct TemporaryFilePerItem;
+
+impl Rule for TemporaryFilePerItem {
+    fn info(&self) -> &'static Info {
+        &INFO
     }
-    let waited = scene.of_wall(scene.stall(&cost.waits).saved_ns);
-    let high = (scene.of_wall_if_run(cost.cpu_ns as f64) + waited).min(1.0);
-    let finding = Finding {
+
+    fn judge(&self, scene: &Scene) -> ChargedVerdict {
+        counted_calls::needs_counts(scene)?;
+        let Some(files) = files(scene) else { return Ok(Vec::new()) };
+        let cost = Cost::new(scene, files);
+        if !cost.is_much(scene) {
+            return Ok(Vec::new());
+        }
+        let waited = scene.of_wall(scene.stall(&cost.waits).saved_ns);
+        let high = (scene.of_wall_if_run(cost.cpu_ns as f64) + waited).min(1.0);
+        let finding = Finding {
         rule: INFO.name,
         subject: match files.makers.first() {
             Some((place, _)) => format!("temporary files of {place}"),
@@ -134,7 +146,30 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
             "Where each item needs a file, open it with O_TMPFILE (no name, no lock of a directory), or use a directory per thread".into(),
         ],
     };
-    Ok(vec![Charged { finding, charge: cost.waits }])
+        Ok(vec![Charged { finding, charge: cost.waits }])
+    }
+
+    fn removal(&self, cause: &Cause) -> Option<Removal> {
+        without_files(cause.trace(), &cause.derived().temporary_files, cause.charge)
+    }
+}
+
+/// Removes the calls that make and remove temporary files, and the waits in them. Upper bound: so do writes,
+/// reads and closes of these files.
+fn without_files(trace: &Trace, files: &TemporaryFiles, waits: &Charge) -> Option<Removal> {
+    let mut least = fewer(trace, &files.calls).unwrap_or_default().least;
+    let mut most = fewer(trace, &files.contents).unwrap_or_default().most;
+    least.push(Change::WithoutSlices(waits.clone()));
+    let is_of_contents = |slice: &Slice| {
+        let wait = trace.wait(slice.wait);
+        let is_meant = files.contents.iter().any(|(syscall, part)| *syscall == wait.syscall && *part > 0.0);
+        slice.state == ThreadState::Blocked
+            && wait.reason == WaitReason::Disk
+            && is_meant
+            && files.threads.iter().any(|(id, _)| *id == slice.thread)
+    };
+    most.push(Change::WithoutSlices(Charge::matching(trace, is_of_contents).and(trace, waits)));
+    Some(Removal { least, most })
 }
 
 fn summary(scene: &Scene, files: &TemporaryFiles, cost: &Cost) -> Vec<String> {

@@ -46,7 +46,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use holdup_events::tables::{Slice, ThreadState};
 use holdup_events::{FrameId, ProcessId, StackId, ThreadId, Trace, WaitReason};
 
-use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
 use crate::derive::class::Class;
 use crate::derive::cover::{Cover, Span};
@@ -57,15 +56,22 @@ use crate::derive::stacks::folding::matches;
 use crate::derive::{is_first_thread, samples_of};
 use crate::descriptors::Runtime;
 use crate::finding::{Confidence, Evidence, Finding, Gain};
-use crate::merging::Charged;
+use crate::rule::{Charged, ChargedVerdict, Explains, Info, Rule};
 use crate::scene::{EVIDENCE_MAX, GAIN_MIN, Scene};
 use crate::starting_up;
 use crate::wording::{count, percent, time};
 
-pub(super) const INFO: Info = Info {
-    name: "thread-per-item",
-    summary: "A thread is started for every small piece of work",
-    of_waits_alone: false,
+pub(super) static INFO: Info = Info {
+    explains: &[
+        // Short-lived threads contend for the locks under which their stacks are created, and queue for CPUs.
+        Explains::shared(&super::lock_contention::INFO),
+        Explains::shared(&super::lock_convoy::INFO),
+        Explains::shared(&super::oversubscription::INFO),
+        Explains::shared(&super::migration_churn::INFO),
+        Explains::shared(&super::preempted_lock_holder::INFO),
+        Explains::shared(&super::blocked_lock_holder::INFO),
+    ],
+    ..Info::new("thread-per-item", "A thread is started for every small piece of work")
 };
 
 /// Fewer threads are not one an item.
@@ -108,13 +114,21 @@ struct Starting<'a> {
     evidence: Vec<Evidence>,
 }
 
-pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
-    if !scene.derived.ledger.split_known {
-        return Err("there are no samples of what ran".to_owned());
+pub(super) struct ThreadPerItem;
+
+impl Rule for ThreadPerItem {
+    fn info(&self) -> &'static Info {
+        &INFO
     }
-    let found = broods(scene).into_iter().filter_map(|(process, brood)| finding(scene, process, &brood));
-    let found = found.chain(starting_up::finding(scene, INFO.name));
-    Ok(found.max_by_key(|found| found.finding.cost_ns).into_iter().collect())
+
+    fn judge(&self, scene: &Scene) -> ChargedVerdict {
+        if !scene.derived.ledger.split_known {
+            return Err("there are no samples of what ran".to_owned());
+        }
+        let found = broods(scene).into_iter().filter_map(|(process, brood)| finding(scene, process, &brood));
+        let found = found.chain(starting_up::finding(scene, INFO.name));
+        Ok(found.max_by_key(|found| found.finding.cost_ns).into_iter().collect())
+    }
 }
 
 /// Processes with many threads that lived shortly.

@@ -31,25 +31,31 @@
 //! Linux `epoll_ctl(2)` (`EPOLLEXCLUSIVE`), `pthread_cond_broadcast(3p)`. Stevens, Fenner, Rudoff: UNIX
 //! Network Programming, vol. 1, 30.6 (2003).
 
+mod removal;
+
 use std::collections::BTreeMap;
 
 use holdup_events::tables::ThreadState;
 use holdup_events::{ProcessId, ThreadId, Wait, WaitId, WaitReason};
 
-use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
 use crate::derive::class::Class;
 use crate::derive::holders::Hold;
 use crate::finding::{Confidence, Finding, Gain};
-use crate::merging::Charged;
-use crate::removal;
+use crate::removal::Removal;
+use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Explains, Info, Rule};
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{count, percent, thread, time};
 
-pub(super) const INFO: Info = Info {
-    name: "thundering-herd",
-    summary: "One event wakes many threads, and all but one go back to sleep",
-    of_waits_alone: false,
+pub(super) static INFO: Info = Info {
+    estimate: Estimate::Replayed,
+    explains: &[
+        // A herd meets at the lock that it needs to look.
+        Explains::shared(&super::lock_contention::INFO),
+        Explains::shared(&super::lock_convoy::INFO),
+        Explains::shared(&super::oversubscription::INFO),
+    ],
+    ..Info::new("thundering-herd", "One event wakes many threads, and all but one go back to sleep")
 };
 
 /// Fewer wakeups in vain may be starts and ends.
@@ -99,59 +105,71 @@ fn worst(scene: &Scene) -> Option<Vain> {
     herds.max_by_key(|vain| (vain.cost_ns, vain.count, std::cmp::Reverse(vain.wait)))
 }
 
-pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
-    scene.needs_wait_reasons()?;
-    let trace = scene.trace;
-    let holders = &scene.derived.holders;
-    let vain = |id| holders.of_thread(id).filter(|hold| hold.false_wakeup).count() as u64;
-    if trace.target_threads().map(vain).sum::<u64>() < VAIN_MIN {
-        return Ok(Vec::new());
+pub(super) struct ThunderingHerd;
+
+impl Rule for ThunderingHerd {
+    fn info(&self) -> &'static Info {
+        &INFO
     }
-    // The following steps are expensive if threads wait often.
-    let Some(vain) = &worst(scene) else { return Ok(Vec::new()) };
-    let its = object_key(trace.wait(vain.wait));
-    let charge = Charge::of_rows(trace, |thread, take| {
-        let is_its = |hold: &Hold| {
-            object_key(trace.wait(trace.slices.at(thread, hold.row as usize).wait)) == its
-                && is_in_vain(scene, thread, hold)
-        };
-        for hold in holders.of_thread(thread).filter(is_its) {
-            runs_behind(scene, thread, hold.row as usize).for_each(&mut *take);
+
+    fn judge(&self, scene: &Scene) -> ChargedVerdict {
+        scene.needs_wait_reasons()?;
+        let trace = scene.trace;
+        let holders = &scene.derived.holders;
+        let vain = |id| holders.of_thread(id).filter(|hold| hold.false_wakeup).count() as u64;
+        if trace.target_threads().map(vain).sum::<u64>() < VAIN_MIN {
+            return Ok(Vec::new());
         }
-    });
-    let calls =
-        removal::herd_calls(trace, scene.derived, &charge).taken() * scene.derived.ledger.running_ns() as f64;
-    let high = scene.of_wall_if_run(vain.run_ns as f64 + calls);
-    if high < GAIN_MIN {
-        return Ok(Vec::new());
+        // The following steps are expensive if threads wait often.
+        let Some(vain) = &worst(scene) else { return Ok(Vec::new()) };
+        let its = object_key(trace.wait(vain.wait));
+        let charge = Charge::of_rows(trace, |thread, take| {
+            let is_its = |hold: &Hold| {
+                object_key(trace.wait(trace.slices.at(thread, hold.row as usize).wait)) == its
+                    && is_in_vain(scene, thread, hold)
+            };
+            for hold in holders.of_thread(thread).filter(is_its) {
+                runs_behind(scene, thread, hold.row as usize).for_each(&mut *take);
+            }
+        });
+        let calls =
+            removal::calls(trace, scene.derived, &charge).taken() * scene.derived.ledger.running_ns() as f64;
+        let high = scene.of_wall_if_run(vain.run_ns as f64 + calls);
+        if high < GAIN_MIN {
+            return Ok(Vec::new());
+        }
+        let most = vain.threads.iter().max_by_key(|(id, times)| (**times, std::cmp::Reverse(**id)));
+        let finding = Finding {
+            rule: INFO.name,
+            subject: format!(
+                "{} that wait for one event ({}), mostly {}",
+                count(vain.threads.len() as u64, "thread"),
+                trace.wait(vain.wait).reason.name(),
+                most.map_or("?".to_owned(), |(id, _)| thread(trace, *id)),
+            ),
+            summary: vec![format!(
+                "{} of {} were useless ({}): the threads ran {} in total and went back to sleep.",
+                count(vain.count, "wait"),
+                vain.waits,
+                percent(vain.count as f64 / vain.waits.max(1) as f64),
+                time(vain.run_ns),
+            )],
+            cost_ns: charge.ns(),
+            gain: Gain { low: 0.0, high },
+            likely: None,
+            confidence: scene.confidence(if vain.is_sure() { Confidence::High } else { Confidence::Medium }),
+            evidence: scene.longest_of(&charge, |_| "woken together with others, without work".to_owned()),
+            advice: vec![
+                "Wake one thread per piece of work (signal, notify_one, EPOLLEXCLUSIVE), not all".into(),
+                "Or give each thread its own queue or socket (SO_REUSEPORT)".into(),
+            ],
+        };
+        Ok(vec![Charged { finding, charge }])
     }
-    let most = vain.threads.iter().max_by_key(|(id, times)| (**times, std::cmp::Reverse(**id)));
-    let finding = Finding {
-        rule: INFO.name,
-        subject: format!(
-            "{} that wait for one event ({}), mostly {}",
-            count(vain.threads.len() as u64, "thread"),
-            trace.wait(vain.wait).reason.name(),
-            most.map_or("?".to_owned(), |(id, _)| thread(trace, *id)),
-        ),
-        summary: vec![format!(
-            "{} of {} were useless ({}): the threads ran {} in total and went back to sleep.",
-            count(vain.count, "wait"),
-            vain.waits,
-            percent(vain.count as f64 / vain.waits.max(1) as f64),
-            time(vain.run_ns),
-        )],
-        cost_ns: charge.ns(),
-        gain: Gain { low: 0.0, high },
-        likely: None,
-        confidence: scene.confidence(if vain.is_sure() { Confidence::High } else { Confidence::Medium }),
-        evidence: scene.longest_of(&charge, |_| "woken together with others, without work".to_owned()),
-        advice: vec![
-            "Wake one thread per piece of work (signal, notify_one, EPOLLEXCLUSIVE), not all".into(),
-            "Or give each thread its own queue or socket (SO_REUSEPORT)".into(),
-        ],
-    };
-    Ok(vec![Charged { finding, charge }])
+
+    fn removal(&self, cause: &Cause) -> Option<Removal> {
+        (!cause.charge.is_empty()).then(|| removal::wakeups(cause))
+    }
 }
 
 /// Awaited object: a process and an object of it. `None` for several epoll instances that represent one

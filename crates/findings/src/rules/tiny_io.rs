@@ -35,20 +35,22 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use holdup_events::ObjectKind;
 
-use super::{Info, Verdict, status_poll};
+use super::status_poll;
 use crate::counted_calls::{self, Asked};
 use crate::derive::calls::{CallUse, Calls};
 use crate::derive::exchanges::exchanges;
 use crate::derive::syscall_names::moves_bytes;
 use crate::derive::syscalls::SyscallUse;
 use crate::finding::{Confidence, Finding};
+use crate::removal::Removal;
+use crate::removal::calls::{self, first_word};
+use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Info, Rule, Verdict};
 use crate::scene::Scene;
 use crate::wording::{percent, time};
 
-pub(super) const INFO: Info = Info {
-    name: "tiny-io",
-    summary: "Data is read or written in tiny pieces, one syscall each",
-    of_waits_alone: false,
+pub(super) static INFO: Info = Info {
+    estimate: Estimate::Replayed,
+    ..Info::new("tiny-io", "Data is read or written in tiny pieces, one syscall each")
 };
 
 /// Calls that move less than 2 to this power bytes are tiny.
@@ -129,7 +131,23 @@ pub(super) fn explains(scene: &Scene, syscall: i32) -> bool {
     worst.syscall == syscall || family(&scene.derived.calls, worst.name).iter().any(goes_with)
 }
 
-pub(super) fn judge(scene: &Scene) -> Verdict {
+pub(super) struct TinyIo;
+
+impl Rule for TinyIo {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn judge(&self, scene: &Scene) -> ChargedVerdict {
+        Ok(judge(scene)?.into_iter().map(Charged::from).collect())
+    }
+
+    fn removal(&self, cause: &Cause) -> Option<Removal> {
+        calls::fewer(cause.trace(), &family(&cause.derived().calls, first_word(cause.finding)))
+    }
+}
+
+fn judge(scene: &Scene) -> Verdict {
     let Some(worst) = worst(scene)? else { return Ok(Vec::new()) };
     let mut summary = vec![worst.rate_sentence(scene, "for fewer than 128 bytes"), sizes(&worst)];
     let family: Vec<(&SyscallUse, f64)> = family(&scene.derived.calls, worst.name)

@@ -34,19 +34,23 @@
 //! Black et al.: Translation lookaside buffer consistency (ASPLOS 1989). Amit: Optimizing the TLB shootdown
 //! algorithm (USENIX ATC 2017).
 
-use holdup_events::Duration;
-use holdup_events::tables::FrameKind;
+use std::collections::BTreeMap;
 
-use super::{Info, Verdict};
-use crate::derive::paging::Paging;
+use holdup_events::tables::{FrameKind, SampleRow};
+use holdup_events::{Duration, ThreadId, Trace};
+
+use crate::analysis::Derived;
+use crate::derive::paging::{Flushing, Paging};
+use crate::derive::replay::Speed;
 use crate::finding::{Confidence, Evidence, Finding, Gain};
+use crate::removal::{Removal, ran};
+use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Info, Rule, Verdict};
 use crate::scene::{SHOOTDOWNS, Scene, syscall_text};
 use crate::wording::{count, percent, rounded, thread, time};
 
-pub(super) const INFO: Info = Info {
-    name: "tlb-shootdown",
-    summary: "Much CPU time is spent invalidating other CPUs' TLBs",
-    of_waits_alone: false,
+pub(super) static INFO: Info = Info {
+    estimate: Estimate::Replayed,
+    ..Info::new("tlb-shootdown", "Much CPU time is spent invalidating other CPUs' TLBs")
 };
 
 /// Minimum share of all running time that is reported.
@@ -58,7 +62,51 @@ const LISTED_MAX: usize = 3;
 /// Syscalls that sent less than this of all are not.
 const LISTED_PART_MIN: f64 = 0.01;
 
-pub(super) fn judge(scene: &Scene) -> Verdict {
+pub(super) struct TlbShootdown;
+
+impl Rule for TlbShootdown {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn judge(&self, scene: &Scene) -> ChargedVerdict {
+        Ok(judge(scene)?.into_iter().map(Charged::from).collect())
+    }
+
+    fn removal(&self, cause: &Cause) -> Option<Removal> {
+        without_shootdowns(cause.trace(), cause.derived())
+    }
+}
+
+/// Removes TLB shootdowns: no thread sends them and waits, and no thread is interrupted. Upper bound: the
+/// syscalls that sent them are not made either.
+fn without_shootdowns(trace: &Trace, derived: &Derived) -> Option<Removal> {
+    let paging = &derived.paging;
+    let flushing = Flushing::new(trace);
+    let running: BTreeMap<ThreadId, u64> =
+        derived.ledger.threads.iter().map(|thread| (thread.thread, thread.running_ns())).collect();
+    // An interrupt's handler is not sampled: it is as much of each moment of the thread that was interrupted.
+    let of_thread: BTreeMap<ThreadId, f64> = paging
+        .threads
+        .iter()
+        .filter_map(|(id, counts)| {
+            Some((*id, counts.interrupt_ns as f64 / (*running.get(id)?).max(1) as f64))
+        })
+        .collect();
+    let interrupts = |sample: &SampleRow| of_thread.get(&sample.thread).copied().unwrap_or(0.0);
+    let sends = |sample: &SampleRow| paging.sent_in.iter().any(|(call, _)| *call == sample.syscall);
+    let least = Speed::weighed(trace, |sample| match flushing.holds(sample) {
+        true => 1.0,
+        false => interrupts(sample),
+    });
+    let most = Speed::weighed(trace, |sample| {
+        let call = sample.in_kernel && sample.syscall >= 0 && sends(sample);
+        if call || flushing.holds(sample) { 1.0 } else { interrupts(sample) }
+    });
+    (!least.is_empty()).then(|| Removal { least: vec![ran(least)], most: vec![ran(most)] })
+}
+
+fn judge(scene: &Scene) -> Verdict {
     let paging = &scene.derived.paging;
     if !paging.counted {
         return Err("shootdowns were not counted".to_owned());

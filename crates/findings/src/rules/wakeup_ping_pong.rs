@@ -42,29 +42,39 @@
 //! ## References
 //! Gregg: Systems Performance, 2nd ed., 6.3 (2020). Linux `perf-sched(1)`.
 
+mod removal;
+
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use holdup_events::{ProcessId, ThreadId, Trace};
 
-use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
-use crate::derive::bound_threads;
 use crate::derive::class::Class;
-use crate::derive::client_server;
 use crate::derive::handing::Handing;
 use crate::derive::handing_groups::{self, Group};
 use crate::derive::handovers::{self, Handover};
 use crate::derive::round_trips::{RoundTrips, asked_by_many};
-use crate::finding::{Confidence, Evidence, Finding};
-use crate::merging::Charged;
+use crate::derive::{bound_threads, client_server, round_trips};
+use crate::finding::{Confidence, Evidence, Finding, Gain};
+use crate::gains::{SURELY, widened};
+use crate::removal::Removal;
+use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Explains, Info, Remedy, Rule};
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{count, function, percent, thread, time};
 
-pub(super) const INFO: Info = Info {
-    name: "wakeup-ping-pong",
-    summary: "Threads pass each small piece of work back and forth, and sleep in between",
-    of_waits_alone: false,
+pub(super) static INFO: Info = Info {
+    estimate: Estimate::Replayed,
+    explains: &[
+        // Handing to and fro looks as if one worked while the other waits, and meets at the queue's lock.
+        Explains::shared(&super::serial_section::INFO),
+        Explains::shared(&super::lock_contention::INFO),
+    ],
+    remedies: &[Remedy::new(&[], "cpus", &["0"], "partners on one CPU, without wakeups across CPUs")],
+    ..Info::new(
+        "wakeup-ping-pong",
+        "Threads pass each small piece of work back and forth, and sleep in between",
+    )
 };
 
 /// Runs that are longer on average (ns) are work that is worth a handover, whatever that costs.
@@ -108,23 +118,77 @@ impl Sums {
     }
 }
 
-pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
-    scene.needs_wait_reasons()?;
-    let handovers = handovers::derive(scene.trace, &scene.derived.roles);
-    let bound_threads = bound_threads::derive(scene.trace, &scene.derived.roles);
-    let mut groups = handing_groups::derive(&handovers, &bound_threads);
-    groups.retain(|group| Sums::of_group(group).is_handing(group.members.len()));
-    let mut found: Vec<(Charged, Group, usize)> = alike(scene.trace, groups)
-        .into_iter()
-        .map(|(group, pairs)| (finding(scene, &group, pairs), group, pairs))
-        .filter(|(charged, ..)| charged.finding.gain.high >= GAIN_MIN && !is_at_locks(scene, &charged.charge))
-        .collect();
-    found.sort_by(|(a, ..), (b, ..)| b.finding.gain.high.total_cmp(&a.finding.gain.high));
-    found.truncate(GROUPS_MAX);
-    Ok(found
-        .into_iter()
-        .map(|(charged, group, pairs)| with_advice(scene, charged, (&group, pairs)))
-        .collect())
+pub(super) struct WakeupPingPong;
+
+impl Rule for WakeupPingPong {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn judge(&self, scene: &Scene) -> ChargedVerdict {
+        scene.needs_wait_reasons()?;
+        let handovers = handovers::derive(scene.trace, &scene.derived.roles);
+        let bound_threads = bound_threads::derive(scene.trace, &scene.derived.roles);
+        let mut groups = handing_groups::derive(&handovers, &bound_threads);
+        groups.retain(|group| Sums::of_group(group).is_handing(group.members.len()));
+        let mut found: Vec<(Charged, Group, usize)> = alike(scene.trace, groups)
+            .into_iter()
+            .map(|(group, pairs)| (finding(scene, &group, pairs), group, pairs))
+            .filter(|(charged, ..)| {
+                charged.finding.gain.high >= GAIN_MIN && !is_at_locks(scene, &charged.charge)
+            })
+            .collect();
+        found.sort_by(|(a, ..), (b, ..)| b.finding.gain.high.total_cmp(&a.finding.gain.high));
+        found.truncate(GROUPS_MAX);
+        Ok(found
+            .into_iter()
+            .map(|(charged, group, pairs)| with_advice(scene, charged, (&group, pairs)))
+            .collect())
+    }
+
+    fn removal(&self, cause: &Cause) -> Option<Removal> {
+        (!cause.charge.is_empty()).then(|| removal::handovers(cause.facts(), cause.charge))
+    }
+
+    fn gain(&self, cause: &Cause, forecast: Gain) -> Gain {
+        // The time saved per request is also saved in the requested process. A replay keeps the turns of that
+        // process's threads.
+        if is_asking(cause) || is_bound_or_for_it(cause) {
+            return Gain { low: forecast.low, high: forecast.high.max(widened(cause.finding.gain).high) };
+        }
+        forecast
+    }
+
+    fn confidence_max(&self, cause: &Cause) -> Confidence {
+        let finding = cause.finding;
+        match finding.gain.low < SURELY {
+            true if is_only_in_turn(cause) => Confidence::Low,
+            true => Confidence::Medium,
+            false => Confidence::High,
+        }
+    }
+}
+
+/// Minimum gain, as a share of the run, for requests per piece of work to another process to be the cause.
+const ASKING_MUCH: f64 = 0.5;
+
+/// Whether many threads ask another process.
+fn is_asking(cause: &Cause) -> bool {
+    round_trips::asked_by_many(cause.trace(), cause.charge).is_some()
+}
+
+/// Whether the threads may not leave their CPUs, or exist to hand work over.
+fn is_bound_or_for_it(cause: &Cause) -> bool {
+    let (trace, derived) = (cause.trace(), cause.derived());
+    bound_threads::among(trace, &derived.roles, cause.charge).is_some()
+        || Handing::derive((trace, &derived.roles), &derived.ledger, cause.charge).is_most()
+}
+
+/// Whether threads wait for each other, and would wait as long with handovers that take no time. Their work
+/// is slow, unless it can run in parallel, which the recording does not show.
+fn is_only_in_turn(cause: &Cause) -> bool {
+    let asks_much = cause.finding.gain.high >= ASKING_MUCH && is_asking(cause);
+    !asks_much && !is_bound_or_for_it(cause)
 }
 
 /// Groups, each with its number of pairs. Pairs of one process with others of one name are one group (clients

@@ -5,7 +5,8 @@ use holdup_events::tables::{Slice, ThreadState};
 use holdup_events::{ThreadId, WaitReason};
 use holdup_findings::charge::Charge;
 use holdup_findings::finding::{Finding, Gain};
-use holdup_findings::merging::{Charged, merge};
+use holdup_findings::rule::Charged;
+use holdup_findings::rules::merge;
 use holdup_findings::{Analysis, Confidence};
 use holdup_testkit::check::{check_lanes, confidence, trace_of_lanes};
 

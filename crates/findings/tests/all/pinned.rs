@@ -1,5 +1,5 @@
-//! The verdicts on random programs, compared with a reviewed file. `HOLDUP_BLESS=1` writes the file. A change of
-//! structure leaves it as it is; a change of judgement shows what it changes.
+//! The verdicts on random programs, compared with a reviewed file. `HOLDUP_BLESS=1` writes the file. Changes of
+//! structure do not change it. Changes of judgement show their effects in it.
 
 use std::fmt::Write;
 
@@ -15,23 +15,19 @@ fn verdict(name: &str, run: Simulation) -> String {
     let analysis = analyse(&assemble(run.events, run.manifest));
     let mut text = format!("{name}\n");
     for (index, finding) in analysis.findings.iter().enumerate() {
-        let symptoms: Vec<&str> = analysis
-            .symptoms
-            .iter()
-            .filter(|symptom| symptom.root == index)
-            .map(|symptom| symptom.finding.rule)
-            .collect();
+        let of_it = analysis.symptoms.iter().filter(|symptom| symptom.root == index);
+        let symptoms: String = of_it.map(|symptom| format!(" | {}", symptom.finding.rule)).collect();
         let likely = finding.likely.map_or("-".to_owned(), |likely| format!("{likely:.4}"));
         writeln!(
             text,
-            "  {} | {} | {:.4} to {:.4} | {likely} | {:?} | {} ns | {}",
+            "  {} | {} | {:.4} to {:.4} | {likely} | {:?} | {} ns{}",
             finding.rule,
             finding.subject,
             finding.gain.low,
             finding.gain.high,
             finding.confidence,
             finding.cost_ns,
-            symptoms.join(" "),
+            symptoms,
         )
         .unwrap();
     }

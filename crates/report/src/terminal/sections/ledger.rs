@@ -1,6 +1,7 @@
 //! WHERE THE TIME WENT: every class of thread time, and whether they add up.
 
 use holdup_findings::derive::class::{CLASSES, Class};
+use holdup_findings::rules;
 use holdup_findings::wording::percent as rounded;
 
 use crate::numbers::{percent, seconds, share};
@@ -126,7 +127,7 @@ fn run_queue(view: &View) -> Vec<String> {
 
 /// The foreign process that the rule about neighbours blames most, as it names it.
 fn neighbour(view: &View) -> Option<String> {
-    let finding = view.analysis.findings.iter().find(|finding| finding.rule == "noisy-neighbour")?;
+    let finding = view.analysis.findings.iter().find(|one| rules::is_about_other_program(one))?;
     Some(clean(&finding.subject))
 }
 

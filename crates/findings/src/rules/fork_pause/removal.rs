@@ -6,10 +6,10 @@ use std::sync::Arc;
 use holdup_events::tables::ThreadState;
 use holdup_events::{ProcessId, ThreadId, Trace, WaitReason};
 
-use super::Removal;
 use crate::charge::Charge;
 use crate::derive::forks::Copying;
 use crate::derive::replay::{Change, Speed};
+use crate::removal::Removal;
 
 /// Removes waits for the address space, and the time to copy and free the page tables of these processes.
 /// Waits for children become shorter by the same time.

@@ -5,8 +5,7 @@ use holdup_events::Trace;
 use crate::analysis::Derived;
 use crate::derive::class::Class;
 use crate::finding::{Confidence, Finding, Gain};
-use crate::merging::Charged;
-use crate::rules;
+use crate::rule::Judged;
 
 use super::OFF;
 
@@ -38,13 +37,13 @@ pub fn likely(gain: Gain) -> Option<f64> {
 /// least its CPU time on all CPUs. Kernel and spinning time may go with the waits. The work is known as well as
 /// its samples, without the cost of recording (`part`, a share of all running time). A remedy that divides the
 /// work evenly reaches this bound, so it gets the margin for the difference of two runs.
-pub fn bound_by_cpus(trace: &Trace, derived: &Derived, part: f64, findings: &mut [Charged]) {
+pub fn bound_by_cpus(trace: &Trace, derived: &Derived, part: f64, findings: &mut [Judged]) {
     let capacity_ns = f64::from(derived.occupancy.cpus.max(1)) * trace.wall().0.max(1) as f64;
     let (work_ns, error_ns) =
         (derived.ledger.class_ns(Class::Useful), derived.ledger.error_ns(Class::Useful));
     let most = capacity(work_ns.saturating_sub(error_ns) as f64 / capacity_ns, part);
-    for Charged { finding, .. } in findings {
-        if rules::is_of_waits_alone(finding.rule) {
+    for Judged { rule, finding, .. } in findings {
+        if rule.info().waits_only {
             finding.gain = bounded(finding.gain, most);
         }
     }
@@ -62,8 +61,8 @@ fn bounded(gain: Gain, most: f64) -> Gain {
 
 /// Sets the likely gain of findings whose gain was forecast ([`note_forecast`]). Drops it if the bounds are too
 /// far apart, or if the finding is a hint whose lower bound is 0.
-pub fn estimate(findings: &mut [Charged]) {
-    for Charged { finding, .. } in findings {
+pub fn estimate(findings: &mut [Judged]) {
+    for Judged { finding, .. } in findings {
         let is_unsure = finding.confidence == Confidence::Low && is_nothing(finding.gain.low);
         finding.likely = finding.likely.filter(|_| !is_unsure).and_then(|_| likely(finding.gain));
     }
@@ -122,7 +121,11 @@ mod tests {
                 evidence: Vec::new(),
                 advice: Vec::new(),
             };
-            let mut found = [Charged { finding, charge: Charge::default() }];
+            let mut found = [Judged {
+                rule: crate::rules::named("lock-contention").unwrap(),
+                finding,
+                charge: Charge::default(),
+            }];
             estimate(&mut found);
             found[0].finding.likely
         };

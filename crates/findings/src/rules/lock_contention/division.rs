@@ -17,7 +17,7 @@ const SAMPLES_MIN: u64 = 20;
 const ALIKE_MIN: f64 = 0.7;
 
 /// Whether the threads whose waits are charged all do the same work, as far as samples show it.
-pub(super) fn is_one_job(trace: &Trace, charge: &Charge) -> bool {
+pub(in crate::rules) fn is_one_job(trace: &Trace, charge: &Charge) -> bool {
     let mut threads: Vec<ThreadId> = charge.slices(trace).map(|slice| slice.thread).collect();
     threads.dedup();
     let own = OwnFrames::new(trace);
