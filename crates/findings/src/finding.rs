@@ -8,6 +8,8 @@ use serde::Serialize;
 pub struct Finding {
     /// The rule's id, kebab-case.
     pub rule: &'static str,
+    /// The same object, for code.
+    pub about: About,
     /// Name of the object concerned, for people: a lock, a thread, a foreign process, a syscall.
     pub subject: String,
     /// One to three short sentences with the figures that make the case.
@@ -24,6 +26,18 @@ pub struct Finding {
     pub evidence: Vec<Evidence>,
     /// Actions to try, one each.
     pub advice: Vec<String>,
+}
+
+/// The object that a finding is about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub enum About {
+    /// No single object, or one that no code needs to find again.
+    #[default]
+    Other,
+    /// A lock, by its place in [`crate::derive::locks::LockIndex::locks`].
+    Lock(u32),
+    /// Calls of the syscall with this name.
+    Calls(&'static str),
 }
 
 /// Share of the wall time, 0 to 1, that the run would be shorter: lower and upper bound.

@@ -8,7 +8,7 @@ use holdup_events::{ProcessId, ThreadId};
 use crate::charge::Charge;
 use crate::derive::class::Class;
 use crate::derive::rendezvous::{CauseUse, Causes, LateCause, MeetingKind, Saved, SiteUse};
-use crate::finding::{Confidence, Evidence, Finding, Gain};
+use crate::finding::{About, Confidence, Evidence, Finding, Gain};
 use crate::rule::Charged;
 use crate::scene::{EVIDENCE_MAX, GAIN_MIN, Scene};
 use crate::wording::{count, other_program, percent, thread, time};
@@ -59,6 +59,7 @@ pub(crate) fn judge(
             used,
             Finding {
                 rule,
+                about: About::Other,
                 subject: used.name.clone(),
                 summary,
                 cost_ns: used.harm_ns,

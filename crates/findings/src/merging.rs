@@ -189,6 +189,7 @@ mod tests {
     use holdup_events::{ThreadId, Timestamp};
 
     use super::*;
+    use crate::finding::About;
     use crate::finding::Gain;
     use crate::rules;
 
@@ -207,6 +208,7 @@ mod tests {
             rule: rules::named("lock-contention").unwrap(),
             finding: Finding {
                 rule: "",
+                about: About::Other,
                 subject: subject.to_owned(),
                 summary: Vec::new(),
                 cost_ns: 0,

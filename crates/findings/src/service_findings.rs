@@ -1,7 +1,7 @@
 //! What copy-heavy, format-heavy, allocation-hotspot and page-fault-storm have in common: work that is done for the program's functions.
 
 use crate::derive::services::{Service, ServiceUse};
-use crate::finding::{Confidence, Evidence, Finding};
+use crate::finding::{About, Confidence, Evidence, Finding};
 use crate::scene::Scene;
 use crate::wording::{function, percent, time};
 
@@ -62,6 +62,7 @@ fn finding(scene: &Scene, used: &ServiceUse, words: Words) -> Finding {
     let most = scene.gain(&used.stall, |_, ns| ns);
     Finding {
         rule: words.rule,
+        about: About::Other,
         subject: used
             .callers
             .first()

@@ -7,7 +7,7 @@ use holdup_events::recording::Backend;
 use holdup_events::tables::AccessKind;
 
 use crate::derive::lines::{LINE_BYTES, LineThread, SharedData, Sharing, Watched};
-use crate::finding::{Confidence, Evidence, Finding, Gain};
+use crate::finding::{About, Confidence, Evidence, Finding, Gain};
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{count, percent, thread, time};
 
@@ -75,6 +75,7 @@ pub fn finding(
     let most = scene.gain(&data.stall, |_, ns| ns);
     Finding {
         rule,
+        about: About::Other,
         subject: subject(data),
         summary: summary(scene, data, what),
         cost_ns: data.ns,

@@ -5,7 +5,7 @@
 use crate::collecting;
 use crate::derive::garbage::{self, Site};
 use crate::derive::split::share_error;
-use crate::finding::{Confidence, Evidence, Finding, Gain};
+use crate::finding::{About, Confidence, Evidence, Finding, Gain};
 use crate::scene::Scene;
 use crate::service_findings::SHARE_MIN;
 use crate::wording::{bytes, count, percent, time};
@@ -55,6 +55,7 @@ pub fn finding(scene: &Scene, rule: &'static str) -> Option<Finding> {
     let first = &seen.sites.first()?.function;
     Some(Finding {
         rule,
+        about: About::Other,
         subject: first.clone(),
         summary: vec![
             format!(

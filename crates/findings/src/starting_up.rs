@@ -15,7 +15,7 @@ use crate::derive::ledger::ThreadLedger;
 use crate::derive::split::share_error;
 use crate::derive::{is_first_thread, samples_of};
 use crate::descriptors::{KnownWork, Role};
-use crate::finding::{Confidence, Evidence, Finding, Gain};
+use crate::finding::{About, Confidence, Evidence, Finding, Gain};
 use crate::rule::Charged;
 use crate::scene::{EVIDENCE_MAX, GAIN_MIN, Scene};
 use crate::wording::{count, percent, time};
@@ -121,6 +121,7 @@ fn judged(
     });
     let finding = Finding {
         rule,
+        about: About::Other,
         subject: format!(
             "{} short-lived threads of {}",
             brood.threads.len(),

@@ -63,6 +63,7 @@ mod tests {
     use super::*;
     use crate::analysis::Derived;
     use crate::derive::runtimes::RuntimeUse;
+    use crate::finding::About;
     use crate::{Confidence, Finding, Gain};
 
     #[test]
@@ -76,6 +77,7 @@ mod tests {
     fn finding(rule: &'static str) -> Finding {
         Finding {
             rule,
+            about: About::Other,
             subject: "x".to_owned(),
             summary: Vec::new(),
             cost_ns: 1,

@@ -82,6 +82,7 @@ pub fn note_forecast(finding: &mut Finding) {
 mod tests {
     use super::*;
     use crate::charge::Charge;
+    use crate::finding::About;
 
     fn gain(low: f64, high: f64) -> Gain {
         Gain { low, high }
@@ -112,6 +113,7 @@ mod tests {
         let likely = |confidence: Confidence, low: f64| {
             let finding = Finding {
                 rule: "lock-contention",
+                about: About::Other,
                 subject: String::new(),
                 summary: Vec::new(),
                 cost_ns: 1,

@@ -8,7 +8,7 @@ use holdup_events::{FrameId, StackId, Trace};
 use super::{Removal, ran};
 use crate::derive::own_places::{OwnFrames, Places};
 use crate::derive::replay::Speed;
-use crate::finding::Finding;
+use crate::finding::{About, Finding};
 use crate::rule::Cause;
 
 /// Maximum share of the calls that is left if one call handles several small items. Such a call usually
@@ -39,15 +39,18 @@ pub fn fewer_of_finding(cause: &Cause) -> Option<Removal> {
 /// The finding's share of the CPU time of all calls of that name. It is 1 if the finding is about more than
 /// these calls.
 fn part_of_calls(cause: &Cause) -> (i32, f64) {
-    let (name, finding) = (first_word(cause.finding), cause.finding);
+    let (name, finding) = (name(cause.finding), cause.finding);
     let call = cause.derived().syscalls.iter().find(|call| call.name == name);
     let (number, all) = call.map_or((-1, 0), |call| (call.number, call.cpu_ns));
     (number, (finding.cost_ns as f64 / all.max(1) as f64).min(1.0))
 }
 
-/// The syscall that a finding is about.
-pub(crate) fn first_word(finding: &Finding) -> &str {
-    finding.subject.split(' ').next().unwrap_or_default()
+/// Name of the syscall that a finding is about. Empty if it is about none.
+pub fn name(finding: &Finding) -> &'static str {
+    match finding.about {
+        About::Calls(name) => name,
+        _ => "",
+    }
 }
 
 /// Samples in calls, and in all of a piece of code.

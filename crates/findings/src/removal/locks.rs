@@ -9,9 +9,8 @@ use super::{Removal, ran};
 use crate::derive::class::Class;
 use crate::derive::lines::{LINE_BYTES, SharedData};
 use crate::derive::lock_calls::{Calls, LockCalls};
-use crate::derive::locks::LockUse;
 use crate::derive::replay::{Change, Facts, Speed};
-use crate::rule::Cause;
+use crate::finding::{About, Finding};
 
 /// Removes a lock: the code under the lock runs in parallel. Threads that spin during that time wait for the
 /// other threads. Their spinning time shrinks with these threads' time. Upper bound: cache-line contention on
@@ -52,29 +51,10 @@ fn lines_with_lock(facts: Facts, shared: &[SharedData], lock: u32) -> BTreeSet<(
     lines.map(|line| (*process, line / LINE_BYTES)).collect()
 }
 
-/// The lock that a finding is about. Locks of two processes may have one name: then it is the one that the finding mostly charges.
-pub fn lock_of(cause: &Cause) -> Option<u32> {
-    let facts = cause.facts();
-    let number = |lock: &LockUse| {
-        let key = (lock.process, lock.object, lock.reason);
-        Some(facts.locks.locks.iter().position(|known| *known == key)? as u32)
-    };
-    let named: Vec<u32> = cause
-        .derived()
-        .locks
-        .iter()
-        .filter(|lock| lock.name == cause.finding.subject)
-        .filter_map(number)
-        .collect();
-    if named.len() < 2 {
-        return named.first().copied();
+/// Number of the lock that a finding is about.
+pub fn lock_of(finding: &Finding) -> Option<u32> {
+    match finding.about {
+        About::Lock(number) => Some(number),
+        _ => None,
     }
-    let mut charged: Vec<(u64, u32)> = named.iter().map(|number| (0, *number)).collect();
-    for slice in cause.charge.slices(facts.trace) {
-        let of = facts.locks.of_slice(&slice);
-        if let Some((ns, _)) = charged.iter_mut().find(|(_, number)| Some(*number) == of) {
-            *ns += slice.duration().0;
-        }
-    }
-    charged.into_iter().rev().max_by_key(|(ns, _)| *ns).map(|(_, number)| number)
 }

@@ -34,7 +34,7 @@ use holdup_events::tables::{Slice, ThreadState};
 use holdup_events::{ObjectKind, StackId, ThreadId, Trace, WaitReason};
 
 use crate::charge::Charge;
-use crate::finding::{Confidence, Finding, Gain};
+use crate::finding::{About, Confidence, Finding, Gain};
 use crate::removal::Removal;
 use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Explains, Info, Rule};
 use crate::scene::{GAIN_MIN, Scene};
@@ -157,6 +157,7 @@ fn finding(scene: &Scene, charge: Charge, is_names: bool) -> Option<Charged> {
     summary.extend(scene.charged_come_from(&charge));
     let finding = Finding {
         rule: INFO.name,
+        about: About::Other,
         subject: format!("{} without a response", count(times, if is_names { "lookup" } else { "wait" })),
         summary,
         cost_ns: wait_ns,

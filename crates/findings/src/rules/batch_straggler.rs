@@ -39,7 +39,7 @@ use holdup_events::ProcessId;
 
 use crate::charge::Charge;
 use crate::derive::asked_in_groups::InGroups;
-use crate::finding::{Confidence, Finding, Gain};
+use crate::finding::{About, Confidence, Finding, Gain};
 use crate::rule::{Charged, ChargedVerdict, Explains, Info, Rule};
 use crate::scene::Scene;
 use crate::wording::{count, percent, time};
@@ -128,6 +128,7 @@ fn finding(scene: &Scene, asked: &InGroups, share: f64) -> Charged {
     let sure = if asked.is_sure { Confidence::Medium } else { Confidence::Low };
     let finding = Finding {
         rule: INFO.name,
+        about: About::Other,
         subject: format!("{who} asks {peer}"),
         summary,
         cost_ns: asked.idle_ns,

@@ -40,7 +40,7 @@ use crate::derive::holders::HoldKind;
 use crate::derive::lock_holding::{self, Holding, LockHolding};
 use crate::derive::replay::{Change, Facts};
 use crate::derive::syscall_names::FUTEX;
-use crate::finding::{Confidence, Finding, Gain};
+use crate::finding::{About, Confidence, Finding, Gain};
 use crate::gains::widened;
 use crate::removal::{Removal, within};
 use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Explains, Info, Rule};
@@ -199,6 +199,7 @@ fn finding(scene: &Scene, lock: &LockHolding) -> Option<Charged> {
     summary.extend(places(scene, lock, &charged.held));
     let finding = Finding {
         rule: INFO.name,
+        about: About::Other,
         subject: format!("{name}, held by {}", thread(trace, holder)),
         summary,
         cost_ns,

@@ -38,10 +38,10 @@ use crate::charge::Charge;
 use crate::derive::class::Class;
 use crate::derive::replay::Change;
 use crate::derive::syscall_names::IO_URING_ENTER;
-use crate::finding::{Confidence, Finding, Gain};
+use crate::finding::{About, Confidence, Finding, Gain};
 use crate::gains::{SURELY, narrowed};
 use crate::removal::Removal;
-use crate::removal::calls::{self, first_word};
+use crate::removal::calls;
 use crate::rings;
 use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Info, Rule};
 use crate::scene::{GAIN_MIN, Scene, syscall_text};
@@ -110,6 +110,7 @@ impl Rule for BlockingIo {
         };
         let finding = Finding {
         rule: INFO.name,
+        about: About::Calls(worst.name()),
         subject: format!("{} ({})", worst.name(), count(worst.waits, "wait")),
         summary,
         cost_ns: total,
@@ -130,14 +131,14 @@ impl Rule for BlockingIo {
 
     fn removal(&self, cause: &Cause) -> Option<Removal> {
         let waits = Removal::exact(vec![Change::WithoutClass(Class::IoWait)]);
-        let is_one_by_one = asks_one_by_one(cause.derived(), first_word(cause.finding));
+        let is_one_by_one = asks_one_by_one(cause.derived(), calls::name(cause.finding));
         Some(if is_one_by_one { with_calls(cause.trace(), waits) } else { waits })
     }
 
     fn gain(&self, cause: &Cause, forecast: Gain) -> Gain {
         // A remedy may do less than leave the cause out: waits for the disk may only be overlapped.
         let own = cause.finding.gain;
-        let high = match asks_one_by_one(cause.derived(), first_word(cause.finding)) {
+        let high = match asks_one_by_one(cause.derived(), calls::name(cause.finding)) {
             true => forecast.high.max(own.low),
             false => narrowed(cause, forecast).high,
         };

@@ -32,7 +32,7 @@
 
 use crate::derive::children::{self, Parent};
 use crate::derive::class::Class;
-use crate::finding::{Confidence, Finding, Gain};
+use crate::finding::{About, Confidence, Finding, Gain};
 use crate::rule::{Charged, ChargedVerdict, Info, Rule};
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{percent, time};
@@ -107,6 +107,7 @@ fn finding(scene: &Scene, parent: &Parent) -> Option<Charged> {
     let confidence = if is_habit(parent) { Confidence::Medium } else { Confidence::Low };
     let finding = Finding {
         rule: INFO.name,
+        about: About::Other,
         subject: subject(scene, parent),
         summary: summary(scene, parent),
         cost_ns: charge.ns(),

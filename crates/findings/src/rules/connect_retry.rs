@@ -32,7 +32,7 @@
 //! Linux `listen(2)`, `tcp(7)` (`tcp_syn_retries`, `tcp_abort_on_overflow`). RFC 6298.
 
 use crate::derive::connects::{self, Connects, How, SECOND_NS};
-use crate::finding::{Confidence, Finding, Gain};
+use crate::finding::{About, Confidence, Finding, Gain};
 use crate::gains::widened;
 use crate::removal::Removal;
 use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Explains, Info, Rule};
@@ -81,6 +81,7 @@ impl Rule for ConnectRetry {
         let confidence = if found.how == How::Connects { Confidence::High } else { Confidence::Medium };
         let finding = Finding {
             rule: INFO.name,
+            about: About::Other,
             subject: match found.overflows {
                 0 => "connections without a response to the first packet".to_owned(),
                 _ => "connections to a listening socket whose queue is full".to_owned(),

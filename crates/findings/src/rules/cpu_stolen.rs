@@ -28,7 +28,7 @@
 use holdup_events::Duration;
 
 use crate::derive::class::Class;
-use crate::finding::{Confidence, Evidence, Finding, Gain};
+use crate::finding::{About, Confidence, Evidence, Finding, Gain};
 use crate::rule::{Charged, ChargedVerdict, Info, Rule, Verdict};
 use crate::scene::{EVIDENCE_MAX, GAIN_MIN, Scene};
 use crate::wording::{count, percent, thread, time};
@@ -67,6 +67,7 @@ fn judge(scene: &Scene) -> Verdict {
     let cpus = scene.derived.cpus.iter().filter(|cpu| cpu.stolen_ns > 0).count();
     Ok(vec![Finding {
         rule: INFO.name,
+        about: About::Other,
         subject: format!("{}, mostly {}", count(cpus as u64, "CPU"), thread(scene.trace, most.thread)),
         summary: vec![format!(
             "Steal time: {} ({} of the time on CPUs) was given to other virtual machines by the hypervisor.",

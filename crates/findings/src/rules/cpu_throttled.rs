@@ -30,7 +30,7 @@ use holdup_events::tables::{CountKind, ThreadState};
 
 use crate::charge::Charge;
 use crate::derive::{free_capacity, limits};
-use crate::finding::{Confidence, Finding};
+use crate::finding::{About, Confidence, Finding};
 use crate::removal::Removal;
 use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Explains, Info, Rule};
 use crate::scene::{GAIN_MIN, Scene};
@@ -70,6 +70,7 @@ impl Rule for CpuThrottled {
         let threads = free_capacity::ranked(&stall);
         let finding = Finding {
             rule: INFO.name,
+            about: About::Other,
             subject: match threads.first() {
                 Some((worst, _)) => {
                     format!(

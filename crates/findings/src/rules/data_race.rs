@@ -28,7 +28,7 @@ use std::collections::BTreeMap;
 use holdup_events::tables::{MarkRow, SampleRow};
 use holdup_events::{Duration, Timestamp, Trace};
 
-use crate::finding::{Confidence, Evidence, Finding, Gain};
+use crate::finding::{About, Confidence, Evidence, Finding, Gain};
 use crate::rule::{Charged, ChargedVerdict, Info, Rule, Standing, Verdict};
 use crate::scene::{EVIDENCE_MAX, Scene};
 use crate::wording::count;
@@ -126,6 +126,7 @@ fn finding(race: &Race) -> Finding {
     places.dedup();
     Finding {
         rule: INFO.name,
+        about: About::Other,
         subject: places.join(" and "),
         summary,
         cost_ns: 0,

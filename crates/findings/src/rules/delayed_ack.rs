@@ -39,7 +39,7 @@ use holdup_events::{ThreadId, Timestamp, Trace, WaitReason};
 
 use crate::charge::Charge;
 use crate::derive::class::Class;
-use crate::finding::{Confidence, Finding};
+use crate::finding::{About, Confidence, Finding};
 use crate::removal::Removal;
 use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Explains, Info, Rule};
 use crate::scene::{GAIN_MIN, Scene};
@@ -114,6 +114,7 @@ impl Rule for DelayedAck {
         summary.extend(scene.waits_come_from(|slice| lasted(slice, &DELAY_NS)));
         let finding = Finding {
             rule: INFO.name,
+            about: About::Other,
             subject: most.map_or("sockets".to_owned(), |(worst, _)| thread(trace, *worst)),
             summary,
             cost_ns: charge.ns(),

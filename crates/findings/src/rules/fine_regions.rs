@@ -34,7 +34,7 @@ use crate::charge::Charge;
 use crate::derive::class::Class;
 use crate::derive::regions::Regions;
 use crate::derive::syscall_names::{FUTEX, SCHED_YIELD};
-use crate::finding::{Confidence, Finding, Gain};
+use crate::finding::{About, Confidence, Finding, Gain};
 use crate::rule::{Charged, ChargedVerdict, Info, Rule};
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{count, thread, time};
@@ -119,6 +119,7 @@ fn finding(scene: &Scene, regions: &Regions) -> Option<Charged> {
     let charge = Charge::matching(scene.trace, is_join);
     let finding = Finding {
         rule: INFO.name,
+        about: About::Other,
         subject: format!("the parallel regions of {}", thread(scene.trace, who)),
         summary,
         cost_ns: charge.ns() + regions.looking_ns + regions.kernel_ns,

@@ -41,7 +41,7 @@ use crate::analysis::Derived;
 use crate::derive::class::Class;
 use crate::derive::replay::{Facts, Speed};
 use crate::derive::tasks::Handing;
-use crate::finding::{Confidence, Evidence, Finding};
+use crate::finding::{About, Confidence, Evidence, Finding};
 use crate::removal::{Removal, ran};
 use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Info, Rule, Verdict};
 use crate::scene::Scene;
@@ -127,6 +127,7 @@ fn finding(scene: &Scene, pool: &Handing) -> Finding {
     let most = scene.gain(&pool.stall, |_, ns| ns * (1.0 - TASKS_LEFT));
     Finding {
         rule: INFO.name,
+        about: About::Other,
         subject: format!(
             "tasks through {}",
             pool.functions.first().map_or("a pool", |(function, _)| function.as_str())

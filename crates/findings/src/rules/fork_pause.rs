@@ -42,7 +42,7 @@ use holdup_events::{Duration, ProcessId, ThreadId, Timestamp, Trace, WaitReason}
 use crate::charge::Charge;
 use crate::derive::class::Class;
 use crate::derive::forks::{self, Births, Copying};
-use crate::finding::{Confidence, Finding};
+use crate::finding::{About, Confidence, Finding};
 use crate::removal::Removal;
 use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Explains, Info, Rule};
 use crate::scene::{GAIN_MIN, Scene};
@@ -123,6 +123,7 @@ impl Rule for ForkPause {
         let waits = copies.waits(scene, pauses.forks);
         let finding = Finding {
             rule: INFO.name,
+            about: About::Other,
             subject: thread(trace, pauses.forks),
             summary: summary(scene, &pauses, &charge, &copies),
             cost_ns: charge.ns(),

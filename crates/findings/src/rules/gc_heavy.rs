@@ -46,7 +46,7 @@ use crate::derive::requested::{self, Requested};
 use crate::derive::runtimes::{RoleUse, RuntimeUse};
 use crate::derive::samples_of;
 use crate::descriptors::Role;
-use crate::finding::{Confidence, Finding, Gain};
+use crate::finding::{About, Confidence, Finding, Gain};
 use crate::rule::{Charged, ChargedVerdict, Explains, HALF_MEMORY, Info, OCAML, Remedy, Rule};
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{count, percent, thread, time};
@@ -122,6 +122,7 @@ impl Rule for GcHeavy {
         let asked = asked.filter(|asked| asked.share >= ASKED_MIN);
         let finding = Finding {
             rule: INFO.name,
+            about: About::Other,
             subject: subject(&uses),
             summary: summary(scene, worst, &uses)
                 .into_iter()

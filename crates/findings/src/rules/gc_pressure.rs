@@ -39,7 +39,7 @@
 use crate::collecting;
 use crate::derive::garbage::Garbage;
 use crate::derive::gc::{Gc, LaneGc};
-use crate::finding::{Confidence, Evidence, Finding, Gain};
+use crate::finding::{About, Confidence, Evidence, Finding, Gain};
 use crate::rule::{Charged, ChargedVerdict, Info, OCAML, Remedy, Rule, Verdict};
 use crate::scene::{EVIDENCE_MAX, GAIN_MIN, Scene};
 use crate::wording::{count, percent, time};
@@ -106,6 +106,7 @@ fn judge(scene: &Scene) -> Verdict {
     };
     Ok(vec![Finding {
         rule: INFO.name,
+        about: About::Other,
         subject: count(gc.minor, "minor collection"),
         summary: summary((gc, &scene.derived.garbage), &domains),
         cost_ns: domains.iter().map(|lane| lane.times.cost_ns()).sum(),

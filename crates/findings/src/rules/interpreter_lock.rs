@@ -38,7 +38,7 @@ use crate::charge::Charge;
 use crate::derive::busiest;
 use crate::derive::replay::{Change, Facts, Speed};
 use crate::derive::syscall_names::FUTEX;
-use crate::finding::{Confidence, Finding};
+use crate::finding::{About, Confidence, Finding};
 use crate::removal::{Removal, has, ran, threads_of};
 use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Explains, Info, Rule};
 use crate::scene::{GAIN_MIN, Scene};
@@ -256,6 +256,7 @@ fn finding(scene: &Scene, process: ProcessId, words: &Words) -> Option<Charged> 
     let (alone, less) = computing(scene, words).unzip();
     let finding = Finding {
         rule: INFO.name,
+        about: About::Other,
         subject: format!("GIL of {}", trace.process_name(process)),
         summary: std::iter::once(waited).chain(holder_sentence(&places)).chain(alone).collect(),
         cost_ns: charge.ns(),

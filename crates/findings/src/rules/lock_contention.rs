@@ -60,7 +60,7 @@ use crate::derive::lock_holding::{self, Holding};
 use crate::derive::locks::LockUse;
 use crate::derive::occupancy::Stall;
 use crate::derive::syscall_names::FUTEX;
-use crate::finding::{Confidence, Finding, Gain};
+use crate::finding::{About, Confidence, Finding, Gain};
 use crate::gains::{COSTS_LITTLE, widened};
 use crate::removal::{Removal, locks};
 use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Explains, Info, Remedy, Rule};
@@ -151,7 +151,7 @@ impl Rule for LockContention {
     }
 
     fn removal(&self, cause: &Cause) -> Option<Removal> {
-        let number = locks::lock_of(cause)?;
+        let number = locks::lock_of(cause.finding)?;
         Some(locks::without(cause.known.lock_calls(), cause.facts(), &cause.derived().lines, number))
     }
 
@@ -277,6 +277,7 @@ fn finding(scene: &Scene, lock: &LockUse, (number, running): (u32, Running), sta
     gain.high = (gain.high + share_of_running(scene, running.ns())).min(1.0);
     Finding {
         rule: INFO.name,
+        about: About::Lock(number),
         subject: lock.name.clone(),
         summary: summary(scene, lock, running),
         cost_ns: lock.wait_ns + running.ns() as u64,

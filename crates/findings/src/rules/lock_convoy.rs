@@ -43,7 +43,7 @@ use crate::derive::lock_calls::{Calls, LockCalls};
 use crate::derive::lock_holding::LockHolding;
 use crate::derive::replay::{Change, Facts, Speed};
 use crate::derive::syscall_names::FUTEX;
-use crate::finding::{Confidence, Finding, Gain};
+use crate::finding::{About, Confidence, Finding, Gain};
 use crate::gains::widened;
 use crate::removal::{Removal, locks, ran};
 use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Explains, Info, Remedy, Rule};
@@ -96,7 +96,7 @@ impl Rule for LockConvoy {
     }
 
     fn removal(&self, cause: &Cause) -> Option<Removal> {
-        let number = locks::lock_of(cause)?;
+        let number = locks::lock_of(cause.finding)?;
         Some(without_handovers(cause.facts(), cause.known.lock_calls(), number))
     }
 
@@ -153,6 +153,7 @@ fn finding(scene: &Scene, lock: &LockHolding) -> Option<Charged> {
     let handing_ns = handing_ns(scene, lock);
     let finding = Finding {
         rule: INFO.name,
+        about: About::Lock(lock.lock),
         subject: name.clone(),
         summary: vec![
             format!(

@@ -53,7 +53,7 @@ use crate::derive::holders::HoldKind;
 use crate::derive::ledger::ThreadLedger;
 use crate::derive::samples_of;
 use crate::derive::split::share_error;
-use crate::finding::{Confidence, Finding, Gain};
+use crate::finding::{About, Confidence, Finding, Gain};
 use crate::rule::{Charged, ChargedVerdict, Info, Rule, Standing, Verdict};
 use crate::scene::Scene;
 use crate::wording::{self, count, percent, thread, time};
@@ -256,6 +256,7 @@ fn finding(scene: &Scene, (lone, path_ns, at_once): (ThreadId, u64, f64), beside
     }
     Finding {
         rule: INFO.name,
+        about: About::Other,
         subject: name,
         summary,
         cost_ns: path_ns,

@@ -34,7 +34,7 @@ use holdup_events::tables::ThreadState;
 
 use crate::derive::holders::HoldKind;
 use crate::derive::why::What;
-use crate::finding::{Confidence, Evidence, Finding, Gain};
+use crate::finding::{About, Confidence, Evidence, Finding, Gain};
 use crate::moment::{ChainLink, Moments};
 use crate::rule::{Charged, ChargedVerdict, Info, Rule, Standing, Verdict};
 use crate::scene::{EVIDENCE_MAX, Scene};
@@ -94,6 +94,7 @@ fn finding(scene: &Scene, fired: &Fired, chain: &[ChainLink]) -> Finding {
     let is_known = !matches!(chain.last().map(|told| &told.link.what), Some(What::CpuIdle) | None);
     Finding {
         rule: INFO.name,
+        about: About::Other,
         subject: subject(scene, chain),
         summary,
         cost_ns: paused_ns,

@@ -43,7 +43,7 @@ use crate::charge::Charge;
 use crate::derive::fault_order::{self, FaultOrder};
 use crate::derive::paging::Paging;
 use crate::derive::services::Service;
-use crate::finding::{Confidence, Finding, Gain};
+use crate::finding::{About, Confidence, Finding, Gain};
 use crate::rule::{Charged, ChargedVerdict, Estimate, Info, Rule};
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{bytes, count, percent, rounded, time};
@@ -98,6 +98,7 @@ impl Rule for MappedFileFaults {
         let ran_ns = running.map_or(0, |faults| faults.ns);
         let finding = Finding {
             rule: INFO.name,
+            about: About::Other,
             subject: paging.sites.iter().max_by_key(|site| site.major).map_or_else(
                 || "mapped files".to_owned(),
                 |site| format!("mapped files touched in {}", site.function),

@@ -45,7 +45,7 @@ use crate::derive::class::Class;
 use crate::derive::limits;
 use crate::derive::paging::Paging;
 use crate::derive::syscall_names::{moves_bytes, sends};
-use crate::finding::{Confidence, Finding, Gain};
+use crate::finding::{About, Confidence, Finding, Gain};
 use crate::rule::{Charged, ChargedVerdict, Estimate, Explains, Info, Rule};
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{bytes, count, percent, time};
@@ -93,6 +93,7 @@ impl Rule for MemoryReclaim {
         let waited_ns = charge.slices(scene.trace).map(|slice| slice.duration().0).sum::<u64>();
         let finding = Finding {
             rule: INFO.name,
+            about: About::Other,
             subject: subject(scene),
             summary: summary(scene, waited_ns),
             // A thread may wait for a page during reclaim. No time counts twice.

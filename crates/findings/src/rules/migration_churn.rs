@@ -32,7 +32,7 @@ use holdup_events::{CpuId, ThreadId};
 
 use crate::derive::nodes::{Distance, distance};
 use crate::derive::parallel;
-use crate::finding::{Confidence, Evidence, Finding, Gain};
+use crate::finding::{About, Confidence, Evidence, Finding, Gain};
 use crate::rule::{Charged, ChargedVerdict, Info, Remedy, Rule, Verdict};
 use crate::scene::{EVIDENCE_MAX, GAIN_MIN, Scene};
 use crate::wording::{count, rounded, thread};
@@ -91,6 +91,7 @@ fn judge(scene: &Scene) -> Verdict {
     let running_s = scene.derived.ledger.running_ns() as f64 / 1e9;
     Ok(vec![Finding {
         rule: INFO.name,
+        about: About::Other,
         subject: format!(
             "{}, mostly {}",
             count(all.len() as u64, "thread"),

@@ -45,7 +45,7 @@ use crate::derive::displaced::{Displaced, Elsewhere, may_move};
 use crate::derive::parallel;
 use crate::derive::partners::Partners;
 use crate::derive::replay::Change;
-use crate::finding::{Confidence, Finding, Gain};
+use crate::finding::{About, Confidence, Finding, Gain};
 use crate::gains::narrowed;
 use crate::removal::Removal;
 use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Info, Remedy, Rule};
@@ -141,7 +141,8 @@ impl Neighbours {
         let gain = scene.gain(&scene.derived.occupancy.others, |_, waited| waited);
         Some(Finding {
             rule: INFO.name,
-            subject: other_program(scene.trace, worst),
+            about: About::Other,
+            subject: self.subject(scene),
             summary: self.summary(scene, waits, others_ns),
             cost_ns: others_ns,
             gain: Gain { low: (part * gain.low).min(most), high: (part * gain.high).min(most) },
@@ -153,9 +154,20 @@ impl Neighbours {
                     "Keep {} off these CPUs (taskset, cpuset) or run it elsewhere",
                     other_program(scene.trace, worst)
                 ),
-                "Or leave it room: one thread fewer than the number of CPUs".into(),
+                "Or record again while the machine is otherwise idle: other causes may come first then".into(),
             ],
         })
+    }
+
+    /// The program that used most of these CPUs, or several if none used most.
+    fn subject(&self, scene: &Scene) -> String {
+        let blamed: u64 = self.blame.iter().map(|(_, ns)| ns).sum();
+        let Some((worst, ns)) = self.blame.first() else { return String::new() };
+        let name = other_program(scene.trace, *worst);
+        if 2 * ns >= blamed {
+            return name;
+        }
+        format!("{}, most of all {name}", count(self.blame.len() as u64, "other program"))
     }
 
     /// The finding where these programs are servers or clients of the target. Other CPUs for them help, leaving them out does not.
@@ -168,7 +180,7 @@ impl Neighbours {
         ));
         finding.confidence = scene.confidence(Confidence::Low);
         finding.advice = vec![
-            format!("Run {} on another machine or on CPUs of its own, as in production", finding.subject),
+            format!("Run {} on another machine or on CPUs of its own, as in production", other_program(scene.trace, worst)),
             "Or exchange fewer messages with it: it works for the target, or the target for it".into(),
         ];
         Some(finding)
@@ -196,7 +208,7 @@ impl Neighbours {
         if waits.elsewhere.is_some() {
             let elsewhere_ns = (self.part * waits.how_long.elsewhere_ns as f64).round() as u64;
             summary.push(format!(
-                "{} of it was behind threads of their own program, because other programs had the rest of the CPUs.",
+                "{} of it was behind the program's own threads, which shared the CPUs that other programs left.",
                 time(elsewhere_ns)
             ));
         }

@@ -57,7 +57,7 @@ use crate::derive::calls::CallUse;
 use crate::derive::ledger::ThreadLedger;
 use crate::derive::samples_of;
 use crate::derive::syscall_names::{polls_few, receives, sends};
-use crate::finding::{Confidence, Finding, Gain};
+use crate::finding::{About, Confidence, Finding, Gain};
 use crate::known_waits::{self, KnownWait};
 use crate::rule::{Charged, ChargedVerdict, Explains, Info, Rule};
 use crate::scene::Scene;
@@ -194,6 +194,7 @@ fn finding(scene: &Scene, asking: &Asking, share: f64) -> Charged {
     };
     let finding = Finding {
         rule: INFO.name,
+        about: About::Other,
         subject: format!("{who} asks {}", peer.unwrap_or(&elsewhere)),
         summary,
         cost_ns: asking.ns,

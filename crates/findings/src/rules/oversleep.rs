@@ -58,7 +58,7 @@ use crate::derive::ledger::is_nearly_idle;
 use crate::derive::lost_wakeups::{self, Untold};
 use crate::derive::occupancy::Stall;
 use crate::derive::task_sleeps::{self, TaskSleeps};
-use crate::finding::{Confidence, Finding, Gain};
+use crate::finding::{About, Confidence, Finding, Gain};
 use crate::removal::Removal;
 use crate::rule::{Cause, Charged, ChargedVerdict, Explains, Info, Rule};
 use crate::scene::{GAIN_MIN, Scene};
@@ -151,6 +151,7 @@ impl Rule for Oversleep {
         }
         let finding = Finding {
             rule: INFO.name,
+            about: About::Other,
             subject: thread(scene.trace, worst),
             summary,
             cost_ns: stall.by_thread.values().sum::<f64>() as u64,

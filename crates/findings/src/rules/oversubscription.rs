@@ -53,7 +53,7 @@ use crate::derive::known_work::Known;
 use crate::derive::occupancy::FAIR_PART;
 use crate::derive::replay::Change;
 use crate::derive::runtimes::RuntimeUse;
-use crate::finding::{Confidence, Finding, Gain};
+use crate::finding::{About, Confidence, Finding, Gain};
 use crate::gains::narrowed;
 use crate::removal::Removal;
 use crate::rule::{CPUS, Cause, Charged, ChargedVerdict, Estimate, Info, OPENMP, Remedy, Rule};
@@ -137,6 +137,7 @@ impl Rule for Oversubscription {
         let confidence = if waste { Confidence::Medium } else { Confidence::Low };
         let finding = Finding {
             rule: INFO.name,
+            about: About::Other,
             subject: format!(
                 "{} for {}",
                 sharing.threads_text(runtime),

@@ -40,7 +40,7 @@ use holdup_events::{CpuId, ThreadId};
 
 use crate::charge::Charge;
 use crate::derive::ledger::ThreadLedger;
-use crate::finding::{Confidence, Finding};
+use crate::finding::{About, Confidence, Finding};
 use crate::rule::{Charged, ChargedVerdict, Estimate, Explains, Info, Remedy, Rule};
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{count, percent, thread, time};
@@ -134,6 +134,7 @@ fn finding(scene: &Scene, cpu: CpuId, threads: &[ThreadId]) -> Option<Charged> {
     let names: Vec<String> = threads.iter().take(4).map(|id| thread(scene.trace, *id)).collect();
     let finding = Finding {
         rule: INFO.name,
+        about: About::Other,
         subject: format!("{} on CPU {}: {}", count(threads.len() as u64, "thread"), cpu.0, names.join(", ")),
         summary: vec![format!(
             "They waited {} for CPU {} and {}. For {} of that, another CPU had room.",

@@ -53,7 +53,7 @@ use crate::charge::Charge;
 use crate::derive::class::{CLASSES, Class};
 use crate::derive::clocked::{self, Clocked};
 use crate::derive::{is_first_thread, ticker_handovers};
-use crate::finding::{Confidence, Finding, Gain};
+use crate::finding::{About, Confidence, Finding, Gain};
 use crate::known_waits;
 use crate::removal::Removal;
 use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Explains, Info, Rule};
@@ -217,6 +217,7 @@ fn finding(scene: &Scene, polling: &[Clocked], are_timers: bool) -> Option<Charg
     let sure = if are_timers { Confidence::Low } else { sure(scene, polls) };
     let finding = Finding {
         rule: INFO.name,
+        about: About::Other,
         subject: thread(scene.trace, most.thread),
         summary: summary.into_iter().flatten().collect(),
         cost_ns: stall.by_thread.values().sum::<f64>() as u64 + run_ns,

@@ -35,7 +35,7 @@
 
 use crate::derive::exhausted_pools::{self, GivenBack};
 use crate::derive::replay::Change;
-use crate::finding::{Confidence, Finding, Gain};
+use crate::finding::{About, Confidence, Finding, Gain};
 use crate::gains::gains_little;
 use crate::removal::Removal;
 use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Explains, Info, Rule};
@@ -115,6 +115,7 @@ fn finding(scene: &Scene, pool: GivenBack) -> Charged {
     let place = wording::function(&trace.frame_name(pool.place)).into_owned();
     let finding = Finding {
         rule: INFO.name,
+        about: About::Other,
         subject: format!("the pool that threads wait for in {place}"),
         summary: summary(&pool),
         cost_ns: pool.wait_ns,

@@ -48,7 +48,7 @@ use crate::derive::cover::{Cover, Span, all_at_once, common_ns};
 use crate::derive::replay::unforeseen;
 use crate::derive::side_by_side::exclusive_part;
 use crate::derive::starved_pools::{self, Standstill};
-use crate::finding::{Confidence, Finding, Gain};
+use crate::finding::{About, Confidence, Finding, Gain};
 use crate::rule::{Charged, ChargedVerdict, Explains, Info, Rule};
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{count, percent, thread, time};
@@ -281,6 +281,7 @@ fn finding(scene: &Scene, workers: &[ThreadId]) -> Option<Charged> {
     let (kind, kind_ns) = kinds.into_iter().max_by_key(|(kind, ns)| (*ns, std::cmp::Reverse(*kind)))?;
     let finding = Finding {
         rule: INFO.name,
+        about: About::Other,
         subject: subject(scene, workers),
         summary: vec![format!(
             "All of them were blocked in a task for {} ({} of the run, at most {} at a time): {} on {}.",
@@ -330,6 +331,7 @@ fn nested(scene: &Scene, one: &Standstill) -> Option<Charged> {
     );
     let finding = Finding {
         rule: INFO.name,
+        about: About::Other,
         subject: subject(scene, &one.workers),
         summary: [Some(said), scene.waits_come_from(waits)].into_iter().flatten().collect(),
         cost_ns: charge.ns(),

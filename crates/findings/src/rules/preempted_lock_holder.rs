@@ -46,7 +46,7 @@ use crate::derive::inverted::{self, Inverted};
 use crate::derive::lock_holding::{self, Holding, LockHolding};
 use crate::derive::replay::Change;
 use crate::derive::timelines::Timelines;
-use crate::finding::{Confidence, Finding, Gain};
+use crate::finding::{About, Confidence, Finding, Gain};
 use crate::gains::widened;
 use crate::removal::{Removal, within};
 use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Explains, Info, Remedy, Rule};
@@ -185,6 +185,7 @@ fn finding(scene: &Scene, lock: &LockHolding, occupants: &[(ThreadId, u64)]) -> 
     let sure = if inverted.is_some() { Confidence::Medium } else { Confidence::High };
     let finding = Finding {
         rule: INFO.name,
+        about: About::Other,
         subject: format!("{name}, held by {}", thread(trace, holder)),
         summary,
         cost_ns,

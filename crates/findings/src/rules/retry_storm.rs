@@ -31,7 +31,7 @@ use super::tiny_io;
 use crate::counted_calls::{self, Asked};
 use crate::derive::calls::{CallUse, EAGAIN};
 use crate::derive::syscall_names::FUTEX;
-use crate::finding::{Confidence, Finding};
+use crate::finding::{About, Confidence, Finding};
 use crate::removal::{Removal, calls};
 use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Info, Rule, Verdict};
 use crate::scene::Scene;
@@ -94,6 +94,7 @@ fn judge(scene: &Scene) -> Verdict {
     };
     Ok(vec![Finding {
         rule: INFO.name,
+        about: About::Calls(worst.name),
         subject: format!("{} with {error}", worst.name),
         summary,
         cost_ns: worst.cpu_ns(scene),

@@ -52,7 +52,7 @@ use crate::derive::occupancy::Serial;
 use crate::derive::own_places::{OwnFrames, Places};
 use crate::derive::replay::{Facts, Speed};
 use crate::derive::{event_loops, samples_of};
-use crate::finding::{Confidence, Evidence, Finding, Gain};
+use crate::finding::{About, Confidence, Evidence, Finding, Gain};
 use crate::gains::widened;
 use crate::removal::{Removal, ran};
 use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Info, Rule};
@@ -129,6 +129,7 @@ impl Rule for SerialSection {
         };
         let finding = Finding {
             rule: INFO.name,
+            about: About::Other,
             subject: thread(scene.trace, lone),
             summary,
             cost_ns: waiting_ns(scene).min(total * (workers as u64 - 1)),

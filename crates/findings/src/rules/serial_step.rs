@@ -32,7 +32,7 @@ use holdup_events::{ProcessId, Trace};
 use crate::charge::Charge;
 use crate::derive::lone_children::{self, Job, Step};
 use crate::derive::{busiest, children};
-use crate::finding::{Confidence, Finding, Gain};
+use crate::finding::{About, Confidence, Finding, Gain};
 use crate::rule::{Charged, ChargedVerdict, Info, Rule};
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{percent, thread, time};
@@ -122,6 +122,7 @@ fn finding(scene: &Scene, mut job: Job) -> Option<Charged> {
     let whose = scene.trace.process_name(job.parent);
     let finding = Finding {
         rule: INFO.name,
+        about: About::Other,
         subject: format!("{whose} waits for {}", worker_name(scene.trace, first)),
         summary: summary(scene, &job, total),
         cost_ns: charge.ns(),

@@ -39,7 +39,7 @@ use holdup_events::ProcessId;
 
 use crate::charge::Charge;
 use crate::derive::skew::Skew;
-use crate::finding::{Confidence, Finding, Gain};
+use crate::finding::{About, Confidence, Finding, Gain};
 use crate::rule::{Charged, ChargedVerdict, Explains, Info, Rule};
 use crate::scene::Scene;
 use crate::wording::{percent, time};
@@ -131,6 +131,7 @@ fn finding(scene: &Scene, one: &Skew, share: f64) -> Charged {
     let who = trace.process_name(busiest.process);
     let finding = Finding {
         rule: INFO.name,
+        about: About::Other,
         subject: format!("{} processes of {who}", one.workers.len()),
         summary: vec![
             format!(

@@ -50,7 +50,7 @@ use crate::derive::class::Class;
 use crate::derive::rendezvous::SiteUse;
 use crate::derive::replay::{Facts, Speed};
 use crate::derive::spin::SpinUse;
-use crate::finding::{Confidence, Evidence, Finding, Gain};
+use crate::finding::{About, Confidence, Evidence, Finding, Gain};
 use crate::gains::widened;
 use crate::removal::{Removal, ran};
 use crate::rule::{CPUS, Cause, Charged, ChargedVerdict, Estimate, Info, OPENMP, Remedy, Rule, Verdict};
@@ -154,6 +154,7 @@ fn finding(scene: &Scene, spin: &SpinUse) -> Finding {
     let sure = if spin.samples >= SAMPLES_SURE { Confidence::High } else { Confidence::Medium };
     Finding {
         rule: INFO.name,
+        about: About::Other,
         subject: subject(spin),
         summary: summary(scene, spin),
         cost_ns: spin.ns,

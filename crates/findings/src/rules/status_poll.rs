@@ -33,7 +33,7 @@ use holdup_events::ObjectKind;
 use super::tiny_io;
 use crate::counted_calls::{self, Asked};
 use crate::derive::calls::CallUse;
-use crate::finding::{Confidence, Finding};
+use crate::finding::{About, Confidence, Finding};
 use crate::removal::{Removal, calls};
 use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Info, Rule, Verdict};
 use crate::scene::Scene;
@@ -115,6 +115,7 @@ fn judge(scene: &Scene) -> Verdict {
     };
     Ok(vec![Finding {
         rule: INFO.name,
+        about: About::Calls(worst.name),
         subject: format!("{} asked again", worst.name),
         summary,
         cost_ns: worst.cpu_ns(scene),

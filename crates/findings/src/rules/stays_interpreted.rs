@@ -30,7 +30,7 @@
 //! OpenJDK `globals.hpp` (DontCompileHugeMethods, HugeMethodLimit), `compilationPolicy.cpp`. java(1).
 
 use crate::derive::interpreted::Interpreted;
-use crate::finding::{Confidence, Evidence, Finding, Gain};
+use crate::finding::{About, Confidence, Evidence, Finding, Gain};
 use crate::rule::{Charged, ChargedVerdict, Info, Rule, Verdict};
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{percent, time};
@@ -72,6 +72,7 @@ fn finding(scene: &Scene, one: &Interpreted) -> Option<Finding> {
     let share_error = error_ns / ns.max(1.0) * one.share;
     Some(Finding {
         rule: INFO.name,
+        about: About::Other,
         subject: format!("{} in {}", one.function, scene.trace.process_name(one.process)),
         summary: vec![
             format!(

@@ -55,7 +55,7 @@ use holdup_events::{ProcessId, ThreadId};
 
 use crate::derive::rendezvous::{CauseUse, LateCause, SiteUse};
 use crate::derive::requested::{self, Requested};
-use crate::finding::{Confidence, Finding, Gain};
+use crate::finding::{About, Confidence, Finding, Gain};
 use crate::rule::{Charged, ChargedVerdict, Estimate, Info, OCAML, Remedy, Rule};
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{count, time};
@@ -131,6 +131,7 @@ fn charged(scene: &Scene, used: &SiteUse) -> Charged {
     }
     let finding = Finding {
         rule: INFO.name,
+        about: About::Other,
         subject: used.name.clone(),
         summary,
         cost_ns: used.harm_ns,

@@ -44,7 +44,7 @@ use crate::charge::Charge;
 use crate::derive::class::Class;
 use crate::derive::cover::Cover;
 use crate::derive::ledger::ThreadLedger;
-use crate::finding::{Confidence, Finding, Gain};
+use crate::finding::{About, Confidence, Finding, Gain};
 use crate::removal::Removal;
 use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Explains, Info, Rule};
 use crate::scene::{GAIN_MIN, Scene};
@@ -211,6 +211,7 @@ fn unwaited(scene: &Scene, parent: ProcessId, brood: &Brood) -> Charged {
     let sure = if high >= MUCH { Confidence::Medium } else { Confidence::Low };
     Charged::from(Finding {
         rule: INFO.name,
+        about: About::Other,
         subject: subject(scene, parent, brood),
         summary: vec![format!(
             "{whose} started {} short-lived processes (median lifetime {}). They ran {} in total, {} of it in the kernel (sampled).",
@@ -248,6 +249,7 @@ fn finding(scene: &Scene, parent: ProcessId, brood: Brood, charge: Charge) -> Ch
     let children = brood.lives_ns.len() as u64;
     let finding = Finding {
         rule: INFO.name,
+        about: About::Other,
         subject: subject(scene, parent, &brood),
         summary: vec![
             format!(

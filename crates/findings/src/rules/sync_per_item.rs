@@ -39,7 +39,7 @@ use crate::charge::Charge;
 use crate::derive::class::Class;
 use crate::derive::replay::{Change, Speed};
 use crate::derive::syscall_names::is_sync_call;
-use crate::finding::{Confidence, Finding, Gain};
+use crate::finding::{About, Confidence, Finding, Gain};
 use crate::gains::widened;
 use crate::removal::{Removal, ran};
 use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Info, Rule};
@@ -114,6 +114,7 @@ impl Rule for SyncPerItem {
         gain.high = (gain.high + scene.of_wall_if_run(cpu_ns as f64)).min(1.0);
         let finding = Finding {
             rule: INFO.name,
+            about: About::Calls(worst.name()),
             subject: format!("{} ({})", worst.name(), count(worst.waits, "wait")),
             summary: summary(scene, (waits, ns), cpu_ns),
             cost_ns: ns + cpu_ns,

@@ -48,7 +48,7 @@ use crate::derive::exchanges;
 use crate::derive::split::share_error;
 use crate::derive::syscall_names::IO_URING_ENTER;
 use crate::derive::syscalls::SyscallUse;
-use crate::finding::{Confidence, Evidence, Finding, Gain};
+use crate::finding::{About, Confidence, Evidence, Finding, Gain};
 use crate::removal::{Removal, calls};
 use crate::rings;
 use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Info, Rule, Verdict};
@@ -163,6 +163,7 @@ fn judge(scene: &Scene) -> Verdict {
     let sure = pattern.entry_share().is_some() || short == Some(true);
     Ok(vec![Finding {
         rule: INFO.name,
+        about: About::Calls(worst.name),
         subject: worst.name.to_owned(),
         summary: [
             Some(format!(

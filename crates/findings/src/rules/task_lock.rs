@@ -42,7 +42,7 @@ use crate::derive::class::Class;
 use crate::derive::ledger::class_of_slice;
 use crate::derive::own_places::{OwnFrames, Places};
 use crate::derive::task_locks::{Held, TaskLock};
-use crate::finding::{Confidence, Finding, Gain};
+use crate::finding::{About, Confidence, Finding, Gain};
 use crate::rule::{Charged, ChargedVerdict, Explains, Info, Rule};
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{count, percent, rounded, thread, time};
@@ -196,6 +196,7 @@ fn finding(scene: &Scene, charge: Charge) -> Option<Charged> {
     }
     let finding = Finding {
         rule: INFO.name,
+        about: About::Other,
         subject: match (first, places.first()) {
             (Some(lock), _) if !lock.place.is_empty() => subject(lock),
             (_, Some((place, _))) if sampled => format!("locks taken in {place}"),

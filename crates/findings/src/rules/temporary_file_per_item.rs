@@ -34,7 +34,7 @@ use crate::charge::Charge;
 use crate::counted_calls;
 use crate::derive::replay::Change;
 use crate::derive::temporary_files::TemporaryFiles;
-use crate::finding::{Confidence, Evidence, Finding, Gain};
+use crate::finding::{About, Confidence, Evidence, Finding, Gain};
 use crate::removal::Removal;
 use crate::removal::calls::fewer;
 use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Explains, Info, Rule};
@@ -130,6 +130,7 @@ impl Rule for TemporaryFilePerItem {
         let high = (scene.of_wall_if_run(cost.cpu_ns as f64) + waited).min(1.0);
         let finding = Finding {
         rule: INFO.name,
+        about: About::Other,
         subject: match files.makers.first() {
             Some((place, _)) => format!("temporary files of {place}"),
             None => "temporary files".to_owned(),

@@ -55,7 +55,7 @@ use crate::derive::split::share_error;
 use crate::derive::stacks::folding::matches;
 use crate::derive::{is_first_thread, samples_of};
 use crate::descriptors::Runtime;
-use crate::finding::{Confidence, Evidence, Finding, Gain};
+use crate::finding::{About, Confidence, Evidence, Finding, Gain};
 use crate::rule::{Charged, ChargedVerdict, Explains, Info, Rule};
 use crate::scene::{EVIDENCE_MAX, GAIN_MIN, Scene};
 use crate::starting_up;
@@ -257,6 +257,7 @@ fn finding(scene: &Scene, process: ProcessId, brood: &Brood) -> Option<Charged> 
     let sure = if in_turn { Confidence::Medium } else { Confidence::High };
     let finding = Finding {
         rule: INFO.name,
+        about: About::Other,
         subject: match &starting.place {
             Some(place) => format!("{number} short-lived threads of {name}, started in {place}"),
             None => format!("{number} short-lived threads of {name}"),

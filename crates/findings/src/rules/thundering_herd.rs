@@ -41,7 +41,7 @@ use holdup_events::{ProcessId, ThreadId, Wait, WaitId, WaitReason};
 use crate::charge::Charge;
 use crate::derive::class::Class;
 use crate::derive::holders::Hold;
-use crate::finding::{Confidence, Finding, Gain};
+use crate::finding::{About, Confidence, Finding, Gain};
 use crate::removal::Removal;
 use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Explains, Info, Rule};
 use crate::scene::{GAIN_MIN, Scene};
@@ -141,6 +141,7 @@ impl Rule for ThunderingHerd {
         let most = vain.threads.iter().max_by_key(|(id, times)| (**times, std::cmp::Reverse(**id)));
         let finding = Finding {
             rule: INFO.name,
+            about: About::Other,
             subject: format!(
                 "{} that wait for one event ({}), mostly {}",
                 count(vain.threads.len() as u64, "thread"),

@@ -41,9 +41,9 @@ use crate::derive::calls::{CallUse, Calls};
 use crate::derive::exchanges::exchanges;
 use crate::derive::syscall_names::moves_bytes;
 use crate::derive::syscalls::SyscallUse;
-use crate::finding::{Confidence, Finding};
+use crate::finding::{About, Confidence, Finding};
 use crate::removal::Removal;
-use crate::removal::calls::{self, first_word};
+use crate::removal::calls;
 use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Info, Rule, Verdict};
 use crate::scene::Scene;
 use crate::wording::{percent, time};
@@ -143,7 +143,7 @@ impl Rule for TinyIo {
     }
 
     fn removal(&self, cause: &Cause) -> Option<Removal> {
-        calls::fewer(cause.trace(), &family(&cause.derived().calls, first_word(cause.finding)))
+        calls::fewer(cause.trace(), &family(&cause.derived().calls, calls::name(cause.finding)))
     }
 }
 
@@ -160,6 +160,7 @@ fn judge(scene: &Scene) -> Verdict {
     summary.extend(worst.caller_sentences(scene));
     Ok(vec![Finding {
         rule: INFO.name,
+        about: About::Calls(worst.name),
         subject: format!("{} of few bytes", worst.name),
         summary,
         cost_ns: family.iter().map(|(of, part)| (of.cpu_ns as f64 * part) as u64).sum(),

@@ -42,7 +42,7 @@ use holdup_events::{Duration, ThreadId, Trace};
 use crate::analysis::Derived;
 use crate::derive::paging::{Flushing, Paging};
 use crate::derive::replay::Speed;
-use crate::finding::{Confidence, Evidence, Finding, Gain};
+use crate::finding::{About, Confidence, Evidence, Finding, Gain};
 use crate::removal::{Removal, ran};
 use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Info, Rule, Verdict};
 use crate::scene::{SHOOTDOWNS, Scene, syscall_text};
@@ -129,6 +129,7 @@ fn finding(scene: &Scene, paging: &Paging, lost_ns: u64) -> Finding {
     let is_uncounted = scene.trace.losses.iter().any(|loss| loss.source == SHOOTDOWNS);
     Finding {
         rule: INFO.name,
+        about: About::Other,
         subject: syscall_text(call).to_owned(),
         summary: vec![sent(scene, paging), interrupted(scene, paging)],
         cost_ns: lost_ns,

@@ -56,7 +56,7 @@ use crate::derive::handing_groups::{self, Group};
 use crate::derive::handovers::{self, Handover};
 use crate::derive::round_trips::{RoundTrips, asked_by_many};
 use crate::derive::{bound_threads, client_server, round_trips};
-use crate::finding::{Confidence, Evidence, Finding, Gain};
+use crate::finding::{About, Confidence, Evidence, Finding, Gain};
 use crate::gains::{SURELY, widened};
 use crate::removal::Removal;
 use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Explains, Info, Remedy, Rule};
@@ -291,6 +291,7 @@ fn finding(scene: &Scene, group: &Group, pairs: usize) -> Charged {
     }
     let finding = Finding {
         rule: INFO.name,
+        about: About::Other,
         subject: subject(scene.trace, group, pairs),
         summary,
         cost_ns: sums.wait_ns,

@@ -4,7 +4,7 @@
 use holdup_events::tables::{Slice, ThreadState};
 use holdup_events::{ThreadId, WaitReason};
 use holdup_findings::charge::Charge;
-use holdup_findings::finding::{Finding, Gain};
+use holdup_findings::finding::{About, Finding, Gain};
 use holdup_findings::rule::Charged;
 use holdup_findings::rules::merge;
 use holdup_findings::{Analysis, Confidence};
@@ -84,6 +84,7 @@ fn kept_of(rule: &'static str, who: &str) -> Vec<&'static str> {
     let queued = Charge::matching(&trace, |slice| is(slice, "A") && slice.state.waits_for_cpu());
     let finding = |rule, gain| Finding {
         rule,
+        about: About::Other,
         subject: format!("lock of {who}"),
         summary: Vec::new(),
         cost_ns: 1,

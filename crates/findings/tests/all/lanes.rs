@@ -222,7 +222,7 @@ fn lanes_text(first: &str) -> String {
 }
 
 #[test]
-fn a_queue_behind_others_is_not_oversubscription_but_a_neighbour() {
+fn a_queue_of_other_programs_is_a_noisy_neighbour() {
     let analysis = check_lanes(
         "@cpus 1\n@repeat 20\n@silent oversubscription\n\
          A       000rrr000\n\

@@ -55,6 +55,9 @@ fn warnings(view: &View) -> Vec<String> {
         let at_least = duration(JUDGED_NS_MIN);
         let text = format!("Too short to judge: below {at_least}, shares and findings are hints only.");
         texts.push((text, 0));
+        if !matches!(view.trace.manifest.exit_status, None | Some(0)) {
+            texts.push(("The program ended with an error. Check its arguments.".to_owned(), 0));
+        }
     }
     texts.extend(backend(view).map(|text| (text, 2)));
     let wrapped = texts.iter().flat_map(|(text, indent)| wrap(text, view.style.columns(), *indent));

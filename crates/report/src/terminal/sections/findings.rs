@@ -180,7 +180,7 @@ fn skipped(view: &View) -> Vec<String> {
     }
     if !view.style.full && !view.chosen {
         let rules = counted(view.analysis.skipped.len() as u64, "rule");
-        let text = format!("Not judged: {rules} (holdup report --full has the reasons).");
+        let text = format!("{rules} could not be judged: the data is missing (holdup report --full has the reasons).");
         return paragraph(view, &text, 2).iter().map(|line| view.style.paint(Tint::Faint, line)).collect();
     }
     let mut lines = vec![String::new()];

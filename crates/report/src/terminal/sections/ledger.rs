@@ -139,10 +139,10 @@ fn sum(view: &View) -> Vec<String> {
     }
     let yes = sum == u128::from(ledger.total_ns);
     let (tint, verdict) = if yes {
-        (Tint::Good, "= wall time of all threads".to_owned())
+        (Tint::Good, "= sum of all threads' lifetimes".to_owned())
     } else {
         let apart = sum.abs_diff(u128::from(ledger.total_ns)).min(u128::from(u64::MAX)) as u64;
-        (Tint::Bad, format!("differs from the wall time of all threads by {}", seconds(apart)))
+        (Tint::Bad, format!("differs from the sum of all threads' lifetimes by {}", seconds(apart)))
     };
     let sampled = Class::ALL.into_iter().any(|class| ledger.error_ns(class) > 0);
     let sure = if sampled && yes { " · ±: 95 % confidence interval" } else { "" };
