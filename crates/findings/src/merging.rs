@@ -73,6 +73,7 @@ const RELATIONS: &[(&str, &str)] = &[
     ("gc-heavy", "oversubscription"),
     // A task that waits for a lock resembles a worker without work next to a worker that is active alone.
     ("task-lock", "serial-section"),
+    ("pool-exhausted", "serial-section"),
     // Tasks wait because the holder sleeps, or waits for a disk or a peer.
     ("task-lock", "oversleep"),
     ("task-lock", "poll-loop"),

@@ -179,6 +179,8 @@ pub fn of_finding<'a>(
         "subprocess-per-item" => causes::children(facts.trace, charge),
         _ if charge.is_empty() => None,
         "wakeup-ping-pong" => Some(causes::handovers(facts, charge)),
+        // The threads idle because tasks wait, and idle threads show nothing about the tasks.
+        "pool-exhausted" if is_of_idle_carriers(facts, charge) => None,
         // More pool items need not help: the resource behind the items may be slow.
         "pool-exhausted" => {
             Some(Removal { least: Vec::new(), most: vec![Change::WithoutSlices(charge.clone())] })
@@ -500,6 +502,13 @@ fn is_of_tasks(trace: &Trace, derived: &Derived, charge: &Charge) -> bool {
     let of_tasks: u64 =
         charge.slices(trace).filter(|slice| carries(slice.thread)).map(|one| one.duration().0).sum();
     2 * of_tasks > charge.ns()
+}
+
+/// Whether a finding charges only waits of threads for more tasks of a runtime.
+fn is_of_idle_carriers(facts: Facts, charge: &Charge) -> bool {
+    charge
+        .slices(facts.trace)
+        .all(|slice| facts.roles.rule_of_wait(&slice).is_some_and(|(runtime, _)| runtime.carries_tasks))
 }
 
 /// Whether the thread that most worked alone carries tasks of a runtime.
