@@ -21,7 +21,7 @@ use super::task_windows::Observed;
 
 /// Minimum number of waits. Fewer may be chance.
 const WAITS_MIN: usize = 20;
-/// Minimum number of tasks that return to a pool what they took from it.
+/// Minimum number of tasks that take permits from a pool and return them.
 const TASKS_MIN: usize = 2;
 /// Minimum share of the waits that a task ended that had itself taken a permit since it returned one.
 const RETURNED_MIN: f64 = 0.6;
@@ -133,8 +133,8 @@ fn returns(observed: &Observed, process: ProcessId, waits: &Waits<'_>) -> Option
     (is_signal && has_many && !takers_return).then_some(Returns::ByOthers)
 }
 
-/// Share of the waits that were ended by a task that had taken a permit at the channel since it last returned
-/// one (0 to 1). When recording begins, each permit may be held by a task whose wait was not recorded.
+/// Share of the waits that ended by a permit which the returning task had itself waited for (0 to 1). When
+/// recording begins, each permit may be held by a task whose wait was not recorded.
 fn returned_share(observed: &Observed, process: ProcessId, waits: &Waits<'_>) -> f64 {
     let (mut returned, mut judged) = (0usize, 0usize);
     for of_window in

@@ -68,7 +68,7 @@ fn found(analysis: &Analysis) -> Option<&Finding> {
 }
 
 #[test]
-fn a_channel_whose_senders_receive_from_it_is_a_pool() {
+fn a_channel_with_senders_that_receive_is_a_pool() {
     let analysis = analysed(&SEMAPHORE);
     let finding = found(&analysis).expect("a finding");
     assert_eq!(
@@ -91,7 +91,7 @@ fn a_channel_whose_senders_receive_from_it_is_a_pool() {
 }
 
 #[test]
-fn a_channel_whose_receivers_send_items_back_is_a_pool() {
+fn a_channel_with_receivers_that_send_items_back_is_a_pool() {
     let analysis = analysed(&Channel { sends: false, slots: 2, item_bytes: 8, ..SEMAPHORE });
     let finding = found(&analysis).expect("a finding");
     assert_eq!(finding.subject, "the channel from which tasks take items in main.fetch");
@@ -99,7 +99,7 @@ fn a_channel_whose_receivers_send_items_back_is_a_pool() {
 }
 
 #[test]
-fn a_queue_whose_senders_never_receive_is_no_pool() {
+fn a_queue_with_senders_that_never_receive_is_no_pool() {
     let queue = Channel { wakers: &[11, 12, 13], item_bytes: 8, ..SEMAPHORE };
     assert!(found(&analysed(&queue)).is_none());
     assert!(found(&analysed(&Channel { sends: false, ..queue })).is_none());
@@ -125,7 +125,7 @@ fn a_channel_without_slots_is_no_pool() {
 
 /// A loop takes a permit for each task that it starts, and the task returns it. Signals look the same.
 #[test]
-fn items_without_content_that_others_receive_are_a_hint() {
+fn items_without_content_from_other_tasks_are_a_hint() {
     let channel = Channel { waiters: &[1], wakers: &[11, 12, 13], slots: 3, ..SEMAPHORE };
     let analysis = analysed(&channel);
     let finding = found(&analysis).expect("a finding");
