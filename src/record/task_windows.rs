@@ -161,6 +161,9 @@ impl TaskWindows {
             }
         }
         let is_due = |process: &Process| !process.is_open && process.began.elapsed() >= WINDOW_EVERY;
+        if session.are_many_probes_being_removed() {
+            return;
+        }
         let due: Vec<u32> = self
             .processes
             .iter()
