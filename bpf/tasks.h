@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Tasks of a runtime that wait for a lock without the kernel's knowledge. Probes are where a task begins to
+ * Tasks of a runtime that wait for a lock or a channel without the kernel's knowledge. Probes are where a task begins to
  * wait, and where another one wakes it. If the probes are hit too often, recording would cost the program too much.
  * It then stops, sends a record, and restarts when user space requests it. All waits within the recorded
  * windows are recorded.
@@ -9,13 +9,18 @@
 #define HOLDUP_TASKS_H
 
 /*
- * Attach cookies of the places. The lowest byte is the kind. Where a task begins to wait, the next byte is the
- * task's register, by instruction encoding. The third byte is the register of the object waited for.
+ * Attach cookies of the places. The lowest byte is the kind. Registers follow, by instruction encoding. Where a
+ * task begins to wait: the task's register, and that of the object waited for. Where a task is woken, the first
+ * register has the address of an object that points to the task. The registers of a channel and of the waking task
+ * follow, and the `enum wire_task_end`.
  */
 enum { TASK_WAITS = 0, TASK_GOES_ON = 1 };
+#define NO_REGISTER 0xff /* an object that only the waker knows */
 #define TASK_KIND(cookie) ((cookie) & 0xff)
 #define TASK_REGISTER(cookie) ((cookie) >> 8 & 0xff)
 #define OBJECT_REGISTER(cookie) ((cookie) >> 16 & 0xff)
+#define WAKER_REGISTER(cookie) ((cookie) >> 24 & 0xff)
+#define TASK_END(cookie) ((cookie) >> 32 & 0xff)
 
 /* A process with such places: user space puts it there before it puts the probes (crates/capture/src/bpf/task_probes.rs). */
 struct task_guard {
@@ -25,9 +30,9 @@ struct task_guard {
 	__u32 closed;
 	__u32 generation;     /* of the window: a wait from an earlier window may have ended unrecorded */
 	__u64 opened_ns;      /* when the window began */
-	__u8 woken;           /* where a task is woken: the register with the address of an object that points to the task */
-	__u8 pad[3];
-	__u32 woken_task_at;  /* offset of the task pointer in that object */
+	__u32 woken_task_at;  /* where a task is woken: offset of the task pointer in the object that points to it */
+	__u16 slots_at;       /* offsets in a channel: the number of its slots (64 bits), ... */
+	__u16 item_bytes_at;  /* ... and the size of an item (16 bits) */
 };
 
 struct {
@@ -92,22 +97,41 @@ static __always_inline bool begin_wait(struct pt_regs *ctx, const struct task_gu
 	struct task_key key = { .task = register_at(ctx, TASK_REGISTER(cookie)), .tgid = task->tgid };
 	struct task_waiting *waiting = &room->waiting;
 
-	waiting->object = register_at(ctx, OBJECT_REGISTER(cookie));
+	waiting->object = OBJECT_REGISTER(cookie) == NO_REGISTER ? 0 : register_at(ctx, OBJECT_REGISTER(cookie));
 	waiting->tid = task->pid;
 	waiting->generation = guard->generation;
 	return !bpf_map_update_elem(&task_waits, &key, waiting, BPF_ANY);
 }
 
+/* Adds the channel that a task waited at, and both tasks. */
+static __always_inline void add_channel(struct pt_regs *ctx, const struct task_guard *guard, struct wire_task_wait *wait,
+					__u64 task, __u64 cookie)
+{
+	__u64 channel = register_at(ctx, OBJECT_REGISTER(cookie)), slots = 0;
+	__u16 item_bytes = 0;
+
+	wait->ended = TASK_END(cookie);
+	if (wait->ended == WIRE_TASK_RELEASED)
+		return;
+	wait->object = channel;
+	wait->task = task;
+	wait->waker_task = register_at(ctx, WAKER_REGISTER(cookie));
+	bpf_probe_read_user(&slots, sizeof(slots), (void *)(channel + guard->slots_at));
+	bpf_probe_read_user(&item_bytes, sizeof(item_bytes), (void *)(channel + guard->item_bytes_at));
+	wait->slots = slots > (__u32)~0 ? (__u32)~0 : slots;
+	wait->item_bytes = item_bytes;
+}
+
 /* Sends the record of a wait that the current thread ends, with its stack and time as the room has them. */
 static __always_inline void end_wait(struct pt_regs *ctx, struct per_cpu *cpu, const struct task_guard *guard,
-				     union task_room *room)
+				     union task_room *room, __u64 cookie)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct task_key key = { .tgid = task->tgid };
 	struct wire_task_wait *wait = &room->wait;
 	struct task_waiting *found;
 
-	if (bpf_probe_read_user(&key.task, sizeof(key.task), (void *)(register_at(ctx, guard->woken) + guard->woken_task_at)))
+	if (bpf_probe_read_user(&key.task, sizeof(key.task), (void *)(register_at(ctx, TASK_REGISTER(cookie)) + guard->woken_task_at)))
 		return;
 	wait->header.kind = WIRE_TASK_WAIT;
 	wait->tid = wait->waiter_tid = task->pid;
@@ -124,6 +148,7 @@ static __always_inline void end_wait(struct pt_regs *ctx, struct per_cpu *cpu, c
 		}
 		bpf_map_delete_elem(&task_waits, &key);
 	}
+	add_channel(ctx, guard, wait, key.task, cookie);
 	tell_passed(cpu, &wait->header, sizeof(*wait), WIRE_STREAM_PLACES, definitions_wakeup());
 }
 
@@ -136,7 +161,7 @@ static __always_inline void passed(struct pt_regs *ctx, struct per_cpu *cpu, str
 	if (TASK_KIND(cookie) != TASK_WAITS) {
 		room.wait.header.at_ns = now_ns;
 		room.wait.waker_stack = stack;
-		end_wait(ctx, cpu, guard, &room);
+		end_wait(ctx, cpu, guard, &room, cookie);
 		return;
 	}
 	room.waiting.since_ns = now_ns;

@@ -340,17 +340,28 @@ struct wire_place {
 
 #define WIRE_TASKS_CLOSED 0x01 /* waits are too frequent, and not recorded until user space reopens the window */
 
-/* A task of a runtime went on that had waited for a lock. */
+/* How a task's wait ended. */
+enum wire_task_end {
+	WIRE_TASK_RELEASED = 0, /* another task released a lock or semaphore */
+	WIRE_TASK_RECEIVED = 1, /* another task received from the channel that this task sends to */
+	WIRE_TASK_SENT = 2,     /* another task sent to the channel that this task receives from */
+};
+
+/* A task of a runtime went on that had waited for a lock or a channel. */
 struct wire_task_wait {
 	struct wire_header header; /* when it was made to go on */
 	wire_u32 tid;         /* the thread that ended the wait */
 	wire_u32 tgid;
 	wire_u64 since_ns;    /* start of the wait, or of the window if the wait began earlier */
-	wire_u64 object;      /* address of the object waited for, 0 if the wait began before the window */
+	wire_u64 object;      /* address of the object waited for, 0 if the wait for a lock began before the window */
 	wire_u64 stack;       /* id of a WIRE_STACK record, 0 none: where it began */
 	wire_u64 waker_stack; /* ... and where it was made to go on */
 	wire_u32 waiter_tid;  /* the task's thread when the wait began, `tid` if unknown */
-	wire_u32 pad;
+	wire_u32 ended;       /* enum wire_task_end. The fields below are 0 if a lock was released */
+	wire_u64 task;        /* the task that waited */
+	wire_u64 waker_task;  /* the task that ended the wait */
+	wire_u32 slots;       /* number of items that the channel can hold */
+	wire_u32 item_bytes;  /* size of an item, 0 if items have no content */
 };
 
 #define WIRE_COUNTERS_MAX 4

@@ -190,6 +190,12 @@ impl SpanProbes {
         if !self.armed.contains(&tgid) && self.armed.len() >= PROCESSES_MAX {
             return self.problem(format!("more than {PROCESSES_MAX} processes have such runtimes"));
         }
+        // Processes come and go faster than the kernel removes their probes.
+        if session.are_many_probes_being_removed() {
+            return self.problem(
+                "processes that started while probes of many others were being removed have none".to_owned(),
+            );
+        }
         match &found.tasks {
             Some(Ok(sites)) => self.tasks.add(session, (tgid, &file, sites), sink),
             Some(Err(why)) => self.tasks.problem(why.clone()),

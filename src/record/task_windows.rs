@@ -1,4 +1,4 @@
-//! Waits of runtimes' tasks for locks: the probed sites (`[task_wait]` of a descriptor), and the probing
+//! Waits of runtimes' tasks for locks and channels: the probed sites (`[task_wait]` of a descriptor), and the probing
 //! times. Rare waits are probed all the time. Otherwise each second is probed from its begin until the limit
 //! is reached.
 
@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use holdup_capture::bpf::{Session, TaskPlaces, WaitPlace, Waiting};
+use holdup_capture::bpf::{ChannelRegisters, Session, TaskPlaces, WaitPlace, Waiting, WakePlace};
 use holdup_capture::{lower, sources};
 use holdup_decode::probes::{Functions, Prober, Site};
 use holdup_decode::wire::WireDecoder;
 use holdup_events::event::{TaskWait, TaskWindow};
 use holdup_events::recording::SourceState;
 use holdup_events::{Event, Timestamp};
-use holdup_findings::descriptors::{TaskProbe, TaskWaits};
+use holdup_findings::descriptors::{TaskProbe, TaskWaits, TaskWakes};
 
 use super::process_exists;
 
@@ -37,57 +37,87 @@ pub(super) struct Wanted {
 #[derive(Clone, Debug)]
 pub(super) struct Sites {
     waits: Vec<WaitPlace>,
-    goes_on: Vec<u64>,
-    woken: u8,
+    goes_on: Vec<WakePlace>,
     woken_task_at: u32,
+    channel_fields: [u16; 2],
     per_second_max: u32,
 }
 
 impl Wanted {
     /// The functions that are named.
     pub fn names(&self) -> impl Iterator<Item = &String> {
-        self.probe.waits.iter().map(|waits| &waits.entry).chain(&self.probe.goes_on)
+        let TaskProbe { waits, goes_on, .. } = &self.probe;
+        waits.iter().map(|waits| &waits.entry).chain(goes_on.iter().map(|wakes| &wakes.entry))
     }
 
     /// Returns the sites in a binary. `None` if its tasks never wait. An error if they wait but cannot be
     /// probed.
     pub fn find(&self, prober: &Prober<'_>, functions: &Functions) -> Option<Result<Sites, String>> {
-        let TaskProbe { waits, goes_on, woken, woken_task_at, .. } = &self.probe;
-        let mut per_second_max = PASSES_PER_SECOND;
-        let mut places = |name: &str, kept: &[u8]| {
-            let Some(function) = functions.get(name) else { return Ok(Vec::new()) };
-            let (sites, is_cheap) = prober.entries_keeping(function, kept)?;
-            if !is_cheap {
-                per_second_max = STEPPED_PER_SECOND;
-            }
-            Ok::<_, String>(sites)
+        let mut search = Search { prober, functions, are_cheap: true };
+        let begins = match search.waits(&self.probe.waits) {
+            Ok(begins) if begins.is_empty() => return None,
+            Ok(begins) => begins,
+            Err(why) => return Some(Err(why)),
         };
-        let mut begins = Vec::new();
-        for &TaskWaits { ref entry, task, object } in waits {
-            match places(entry, &[task, object]) {
-                Ok(sites) => {
-                    let place = |site: Site| WaitPlace { offset: site.offset, task, object };
-                    begins.extend(sites.into_iter().map(place));
-                }
-                Err(why) => return Some(Err(why)),
-            }
+        let goes_on = match search.wakes(&self.probe.goes_on) {
+            Ok(goes_on) => goes_on,
+            Err(why) => return Some(Err(why)),
+        };
+        if goes_on.is_empty() {
+            let names: Vec<&str> = self.probe.goes_on.iter().map(|wakes| wakes.entry.as_str()).collect();
+            return Some(Err(format!("there is no {} in it", names.join(", "))));
         }
-        if begins.is_empty() {
-            return None;
+        Some(Ok(Sites {
+            waits: begins,
+            goes_on,
+            woken_task_at: self.probe.woken_task_at,
+            channel_fields: self.probe.channel_fields,
+            per_second_max: if search.are_cheap { PASSES_PER_SECOND } else { STEPPED_PER_SECOND },
+        }))
+    }
+}
+
+/// Searches the sites in a binary.
+struct Search<'a> {
+    prober: &'a Prober<'a>,
+    functions: &'a Functions,
+    /// The kernel emulates the instructions of all sites so far.
+    are_cheap: bool,
+}
+
+impl Search<'_> {
+    /// Sites of a function at which these registers still have the arguments. None if the binary lacks it.
+    fn sites(&mut self, name: &str, kept: &[u8]) -> Result<Vec<Site>, String> {
+        let Some(function) = self.functions.get(name) else { return Ok(Vec::new()) };
+        let (sites, are_cheap) = self.prober.entries_keeping(function, kept)?;
+        self.are_cheap &= are_cheap;
+        Ok(sites)
+    }
+
+    fn waits(&mut self, wanted: &[TaskWaits]) -> Result<Vec<WaitPlace>, String> {
+        let mut found = Vec::new();
+        for &TaskWaits { ref entry, task, object } in wanted {
+            let kept: Vec<u8> = [task].into_iter().chain(object).collect();
+            let place = |site: Site| WaitPlace { offset: site.offset, task, object };
+            found.extend(self.sites(entry, &kept)?.into_iter().map(place));
         }
-        let mut ends = Vec::new();
-        for name in goes_on {
-            match places(name, &[*woken]) {
-                Ok(sites) => ends.extend(sites.into_iter().map(|site| site.offset)),
-                Err(why) => return Some(Err(why)),
-            }
+        Ok(found)
+    }
+
+    fn wakes(&mut self, wanted: &[TaskWakes]) -> Result<Vec<WakePlace>, String> {
+        let mut found = Vec::new();
+        for &TaskWakes { ref entry, woken, channel } in wanted {
+            let channel = channel.map(|by| ChannelRegisters {
+                object: by.object,
+                task: by.task,
+                wakes_sender: by.wakes_sender,
+            });
+            let of_channel = channel.iter().flat_map(|by| [by.object, by.task]);
+            let kept: Vec<u8> = [woken].into_iter().chain(of_channel).collect();
+            let place = |site: Site| WakePlace { offset: site.offset, woken, channel };
+            found.extend(self.sites(entry, &kept)?.into_iter().map(place));
         }
-        let (woken, woken_task_at) = (*woken, *woken_task_at);
-        let sites = Sites { waits: begins, goes_on: ends, woken, woken_task_at, per_second_max };
-        Some(match sites.goes_on.is_empty() {
-            true => Err(format!("there is no {} in it", goes_on.join(", "))),
-            false => Ok(sites),
-        })
+        Ok(found)
     }
 }
 
@@ -131,6 +161,9 @@ impl TaskWindows {
             }
         }
         let is_due = |process: &Process| !process.is_open && process.began.elapsed() >= WINDOW_EVERY;
+        if session.are_many_probes_being_removed() {
+            return;
+        }
         let due: Vec<u32> = self
             .processes
             .iter()
@@ -142,14 +175,14 @@ impl TaskWindows {
 
     fn open(&mut self, session: &mut Session, tgid: u32, sink: &mut dyn FnMut(Event)) {
         let Some(process) = self.processes.get_mut(&tgid) else { return };
-        let Sites { waits, goes_on, woken, woken_task_at, per_second_max } = &*process.sites;
+        let Sites { waits, goes_on, woken_task_at, channel_fields, per_second_max } = &*process.sites;
         let at = TaskPlaces {
             tgid,
             file: &process.file,
             waits,
             goes_on,
-            woken: *woken,
             woken_task_at: *woken_task_at,
+            channel_fields: *channel_fields,
             per_second_max: *per_second_max,
         };
         match session.arm_tasks(&at) {
@@ -201,7 +234,9 @@ impl TaskWindows {
 
 /// Removes the probes of a process, and reports the tasks that were waiting at the last hit.
 fn close(session: &mut Session, (tgid, at): (u32, Timestamp), sink: &mut dyn FnMut(Event)) {
-    for Waiting { since, object, stack, tid } in session.disarm_tasks(tgid) {
+    // The waker of a task that waits for an unknown object did not come. The task may no longer wait.
+    let waiting = session.disarm_tasks(tgid).into_iter().filter(|waiting| waiting.object != 0);
+    for Waiting { since, object, stack, tid } in waiting {
         let still = TaskWait { at: at.max(since), since, tid, tgid, object, stack, ..TaskWait::default() };
         sink(Event::TaskWait(still));
     }

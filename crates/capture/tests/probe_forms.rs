@@ -6,7 +6,9 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use holdup_capture::bpf::{Options, ProbeForm, Session, SpanPlace, Stacks, Target, TaskPlaces, WaitPlace};
+use holdup_capture::bpf::{
+    Options, ProbeForm, Session, SpanPlace, Stacks, Target, TaskPlaces, WaitPlace, WakePlace,
+};
 use holdup_capture::mappings::read_maps;
 use holdup_capture::{doctor, privileges};
 
@@ -134,14 +136,15 @@ fn counted(probes: ProbeForm) -> (Passes, Waits, [u32; 2]) {
         session.disarm_place(tgid, place);
         session.arm_place(&at).unwrap_or_else(|error| panic!("{probes:?}: {error}"));
     }
-    let wait = WaitPlace { offset: offset(waits as *const ()), task: RSI, object: RDI };
+    let wait = WaitPlace { offset: offset(waits as *const ()), task: RSI, object: Some(RDI) };
+    let wake = WakePlace { offset: offset(goes_on as *const ()), woken: RDI, channel: None };
     let at = TaskPlaces {
         tgid,
         file,
         waits: &[wait],
-        goes_on: &[offset(goes_on as *const ())],
-        woken: RDI,
+        goes_on: &[wake],
         woken_task_at: 8,
+        channel_fields: [0, 0],
         per_second_max,
     };
     session.arm_tasks(&at).unwrap_or_else(|error| panic!("{probes:?}: {error}"));

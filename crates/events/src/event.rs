@@ -5,7 +5,7 @@
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use crate::tables::{CallPartKind, CountKind, FrameVia, SpanKind, StackEnd};
+use crate::tables::{CallPartKind, ChannelWait, CountKind, FrameVia, SpanKind, StackEnd};
 use crate::wait::{ObjectKind, WaitReason};
 use crate::{CpuId, Duration, Loss, Timestamp};
 
@@ -568,6 +568,8 @@ pub struct TaskWait {
     pub waker_tid: u32,
     /// Id of an [`Event::Stack`], 0 for none: where that was.
     pub waker_stack: u64,
+    /// The channel waited at. `None` if the wait is for a lock.
+    pub channel: Option<ChannelWait>,
 }
 
 /// See [`Event::TaskWindow`].

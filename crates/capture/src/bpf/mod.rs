@@ -41,6 +41,6 @@ pub use sampler::NotSampled;
 pub use session::{BLOCKED_STACK_BYTES, Counters, Options, STACK_WINDOW, STREAMS, Session, Stacks, Target};
 pub use span_probes::SpanPlace;
 pub use syscall_windows::{CallCost, SyscallCounts};
-pub use task_probes::{TaskPlaces, WaitPlace, Waiting};
+pub use task_probes::{ChannelRegisters, TaskPlaces, WaitPlace, Waiting, WakePlace};
 pub use unwind_tables::{MAPPINGS_MAX, MappedRows, ROWS_PENDING, UnwindTables};
 pub use uprobes::ProbeForm;

@@ -551,6 +551,12 @@ impl Session {
         self.spans.forget(&self.loaded.object, tgid);
     }
 
+    /// Whether many probes of processes that exited are still being removed. New probes would delay the recorder's
+    /// end.
+    pub fn are_many_probes_being_removed(&self) -> bool {
+        self.uprobes.are_many_being_removed()
+    }
+
     /// Records from now on how long tasks of a process wait for locks.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Probes where a runtime's tasks wait for locks, and go on, in one process each (`bpf/tasks.h`). Links as those of spans.
+//! Probes where a runtime's tasks wait for locks and channels, and go on, in one process each (`bpf/tasks.h`). Links as those of spans.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,8 +19,30 @@ pub struct WaitPlace {
     pub offset: u64,
     /// The register that identifies the task.
     pub task: u8,
-    /// The register with the address of the awaited object.
+    /// The register with the address of the awaited object. `None` if only the waker knows the object.
+    pub object: Option<u8>,
+}
+
+/// A place where a task wakes another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WakePlace {
+    /// Offset of the instruction in the file.
+    pub offset: u64,
+    /// The register with the address of a record of the woken task.
+    pub woken: u8,
+    /// The channel through which the task wakes. `None` for locks.
+    pub channel: Option<ChannelRegisters>,
+}
+
+/// Registers where a task wakes another one through a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChannelRegisters {
+    /// The register with the channel's address.
     pub object: u8,
+    /// The register that identifies the waking task.
+    pub task: u8,
+    /// The woken task waited to send. False: it waited to receive.
+    pub wakes_sender: bool,
 }
 
 /// The wait sites of a process, and the data read there.
@@ -32,12 +54,12 @@ pub struct TaskPlaces<'a> {
     pub file: &'a Path,
     /// Where a task begins to wait.
     pub waits: &'a [WaitPlace],
-    /// Offsets in the file of instructions where one is made to go on.
-    pub goes_on: &'a [u64],
-    /// The register that has the address of a record of it there,
-    pub woken: u8,
-    /// and the offset of its task id in that record (bytes).
+    /// Where a task is woken.
+    pub goes_on: &'a [WakePlace],
+    /// Offset of the task ID in the record of a woken task (bytes).
     pub woken_task_at: u32,
+    /// Offsets in a channel of the number of its slots and of the size of an item (bytes).
+    pub channel_fields: [u16; 2],
     /// Hits per second beyond which recording stops.
     pub per_second_max: u32,
 }
@@ -71,8 +93,9 @@ const WAITS: &str = "task_waits";
 const LIMIT_AT: usize = 12;
 const GENERATION_AT: usize = 20;
 const OPENED_AT: usize = 24;
-const WOKEN_AT: usize = 32;
-const TASK_AT: usize = 36;
+const TASK_AT: usize = 32;
+const SLOTS_AT: usize = 36;
+const ITEM_BYTES_AT: usize = 38;
 const GUARD_BYTES: usize = 40;
 /// `struct task_key`: where the process is.
 const TGID_AT: usize = 8;
@@ -81,6 +104,11 @@ const WAITING_BYTES: usize = 32;
 /// `TASK_WAITS` and `TASK_GOES_ON` in `bpf/tasks.h`. The registers are in higher bits.
 const BEGINS: u64 = 0;
 const GOES_ON: u64 = 1;
+/// `NO_REGISTER` in `bpf/tasks.h`.
+const NO_REGISTER: u8 = 0xff;
+/// `enum wire_task_end` in `bpf/wire.h`.
+const RECEIVED: u64 = 1;
+const SENT: u64 = 2;
 
 impl TaskProbes {
     /// Sets the probes. All waits are recorded from now on.
@@ -94,7 +122,7 @@ impl TaskProbes {
         put_into(object, GUARDS, (&at.tgid.to_ne_bytes(), &bytes_of(at, (self.generation, lower::now()))))?;
         let point = |offset: u64, cookie: u64| Point { offset, semaphore: 0, cookie };
         let begins = at.waits.iter().map(|place| point(place.offset, cookie(place)));
-        let goes_on = at.goes_on.iter().map(|offset| point(*offset, GOES_ON));
+        let goes_on = at.goes_on.iter().map(|place| point(place.offset, wake_cookie(place)));
         let points: Vec<Point> = begins.chain(goes_on).collect();
         let place = Place { program: PROGRAM, tgid: at.tgid, number: 0, file: at.file, points: &points };
         let attached = uprobes.attach(object, &place)?;
@@ -147,13 +175,22 @@ fn bytes_of(at: &TaskPlaces<'_>, (generation, opened): (u32, Timestamp)) -> [u8;
     put(LIMIT_AT, &at.per_second_max.to_ne_bytes());
     put(GENERATION_AT, &generation.to_ne_bytes());
     put(OPENED_AT, &opened.0.to_ne_bytes());
-    put(WOKEN_AT, &[at.woken]);
     put(TASK_AT, &at.woken_task_at.to_ne_bytes());
+    put(SLOTS_AT, &at.channel_fields[0].to_ne_bytes());
+    put(ITEM_BYTES_AT, &at.channel_fields[1].to_ne_bytes());
     guard
 }
 
 fn cookie(place: &WaitPlace) -> u64 {
-    BEGINS | u64::from(place.task) << 8 | u64::from(place.object) << 16
+    BEGINS | u64::from(place.task) << 8 | u64::from(place.object.unwrap_or(NO_REGISTER)) << 16
+}
+
+fn wake_cookie(place: &WakePlace) -> u64 {
+    let channel = |at: &ChannelRegisters| {
+        let ended = if at.wakes_sender { RECEIVED } else { SENT };
+        u64::from(at.object) << 16 | u64::from(at.task) << 24 | ended << 32
+    };
+    GOES_ON | u64::from(place.woken) << 8 | place.channel.as_ref().map_or(0, channel)
 }
 
 /// `struct task_waiting`, with its generation.
@@ -171,20 +208,26 @@ mod tests {
 
     #[test]
     fn what_is_shared_is_laid_out_as_the_kernel_program_has_it() {
-        let place = WaitPlace { offset: 1, task: 14, object: 3 };
+        let place = WaitPlace { offset: 1, task: 14, object: Some(3) };
+        let wakes = |channel| WakePlace { offset: 2, woken: 3, channel };
+        let receives = ChannelRegisters { object: 0, task: 14, wakes_sender: true };
+        let sends = ChannelRegisters { wakes_sender: false, ..receives };
         let at = TaskPlaces {
             tgid: 7,
             file: Path::new("/bin/true"),
             waits: &[place],
-            goes_on: &[2, 3],
-            woken: 3,
+            goes_on: &[wakes(None)],
             woken_task_at: 8,
+            channel_fields: [16, 24],
             per_second_max: 500,
         };
         let (word, long) = (|number: u32| number.to_ne_bytes(), |number: u64| number.to_ne_bytes());
-        let tail = [&word(500)[..], &word(0), &word(9), &long(77), &[3, 0, 0, 0], &word(8)].concat();
+        let tail = [&word(500)[..], &word(0), &word(9), &long(77), &word(8), &[16, 0, 24, 0]].concat();
         assert_eq!(bytes_of(&at, (9, Timestamp(77))).as_slice(), [vec![0; 12], tail].concat());
         assert_eq!(cookie(&place), 0x03_0e_00);
+        assert_eq!(cookie(&WaitPlace { object: None, ..place }), 0xff_0e_00);
+        let cookies = [None, Some(receives), Some(sends)].map(|channel| wake_cookie(&wakes(channel)));
+        assert_eq!(cookies, [0x03_01, 0x01_0e_00_03_01, 0x02_0e_00_03_01]);
         let waiting = [&long(5)[..], &long(6), &long(7), &word(8), &word(9)].concat();
         let expected = Waiting { since: Timestamp(5), object: 6, stack: 7, tid: 8 };
         assert_eq!(waiting_of(&waiting), Some((expected, 9)));

@@ -26,6 +26,10 @@ use crate::privileges;
 /// Maximum number of single probes at a time. Each takes two descriptors, and the kernel removes them one after the
 /// other, in 0.1 s each (6.18, 2 CPUs).
 const SINGLE_MAX: usize = 256;
+/// Threads that remove probes.
+const REMOVERS: usize = 8;
+/// Maximum number of removals in progress at which a process gets new probes. With 44 ms each and [`REMOVERS`], these take 0.4 s.
+const REMOVALS_MAX: usize = 64;
 /// Programs that are attached to instructions of programs as these are met.
 pub(super) const PROGRAMS: [&str; 2] = ["on_place", "on_task"];
 /// The kernel function behind links that hold many probes (6.6).
@@ -138,7 +142,9 @@ pub(super) struct Attached {
 impl Drop for Attached {
     fn drop(&mut self) {
         let (links, count) = (std::mem::take(&mut self.links), self.count.take());
-        self.remover.remove(self.key, links, count);
+        if !links.is_empty() {
+            self.remover.remove(self.key, Box::new((links, count)));
+        }
     }
 }
 
@@ -182,6 +188,11 @@ impl Uprobes {
     /// Whether an earlier removal of the same place is still in progress: attaching it waits for that.
     pub fn is_being_removed(&self, program: &'static str, tgid: u32, number: u32) -> bool {
         self.remover.has((program, tgid, number))
+    }
+
+    /// Whether more than [`REMOVALS_MAX`] removals are in progress. New probes would delay the recorder's end.
+    pub fn are_many_being_removed(&self) -> bool {
+        self.remover.count() > REMOVALS_MAX
     }
 
     /// Attaches the program to all of these instructions, first waiting for an earlier removal of the same place.
@@ -250,7 +261,8 @@ impl Uprobes {
     }
 }
 
-/// Removes probes in a thread of its own: the kernel takes 44 ms for each link (6.18, 2 CPUs), in which the rings would fill.
+/// Removes probes in threads of their own. The kernel takes 44 ms for each link (6.18, 2 CPUs), in which the rings would fill.
+/// Removals wait for the kernel most of that time, and removals at the same time wait together.
 #[derive(Clone, Default)]
 struct Remover(Arc<Removals>);
 
@@ -263,28 +275,24 @@ struct Removals {
 #[derive(Default)]
 struct RemovalState {
     in_progress: Vec<Key>,
-    /// Sender to the thread, which is started with the first removal.
+    /// Sender to the threads, which are started with the first removal.
     sender: Option<Sender<Removal>>,
 }
 
+/// Dropping a link removes its probes.
 struct Removal {
     key: Key,
-    links: Vec<Link>,
-    count: Option<Count>,
+    links: Box<dyn Send>,
 }
 
 impl Remover {
-    fn remove(&self, key: Key, links: Vec<Link>, count: Option<Count>) {
-        if links.is_empty() {
-            return;
-        }
+    fn remove(&self, key: Key, links: Box<dyn Send>) {
         let mut state = self.lock();
         if state.sender.is_none() {
             state.sender = self.start();
         }
-        let removal = Removal { key, links, count };
         // Without a thread the removal is dropped, and so done, here.
-        if state.sender.as_ref().is_some_and(|sender| sender.send(removal).is_ok()) {
+        if state.sender.as_ref().is_some_and(|sender| sender.send(Removal { key, links }).is_ok()) {
             state.in_progress.push(key);
         }
     }
@@ -292,18 +300,27 @@ impl Remover {
     /// `None` if no thread can be started.
     fn start(&self) -> Option<Sender<Removal>> {
         let (sender, receiver) = channel();
-        // Weak: the thread ends with the last owner of a sender.
-        let removals = Arc::downgrade(&self.0);
-        let thread = std::thread::Builder::new().name("probe remover".to_owned());
-        let started = thread.spawn(move || {
-            privileges::restore_priority();
-            remove_all(&receiver, &removals);
-        });
-        started.ok().map(|_| sender)
+        let receiver = Arc::new(Mutex::new(receiver));
+        let mut any_started = false;
+        for _ in 0..REMOVERS {
+            // Weak: the threads end with the last owner of a sender.
+            let (receiver, removals) = (receiver.clone(), Arc::downgrade(&self.0));
+            let thread = std::thread::Builder::new().name("probe remover".to_owned());
+            let started = thread.spawn(move || {
+                privileges::restore_priority();
+                remove_all(&receiver, &removals);
+            });
+            any_started |= started.is_ok();
+        }
+        any_started.then_some(sender)
     }
 
     fn has(&self, key: Key) -> bool {
         self.lock().in_progress.contains(&key)
+    }
+
+    fn count(&self) -> usize {
+        self.lock().in_progress.len()
     }
 
     fn wait_for(&self, key: Key) {
@@ -317,10 +334,11 @@ impl Remover {
     }
 }
 
-fn remove_all(removals: &Receiver<Removal>, of: &Weak<Removals>) {
-    while let Ok(Removal { key, links, count }) = removals.recv() {
+fn remove_all(removals: &Mutex<Receiver<Removal>>, of: &Weak<Removals>) {
+    // One thread waits for the next removal, and the others for that thread.
+    let next = || removals.lock().unwrap_or_else(PoisonError::into_inner).recv();
+    while let Ok(Removal { key, links }) = next() {
         drop(links);
-        drop(count);
         let Some(removals) = of.upgrade() else { continue };
         let mut state = removals.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(at) = state.in_progress.iter().position(|one| *one == key) {
@@ -377,6 +395,8 @@ fn threads(tgid: u32) -> impl Iterator<Item = i32> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Barrier;
+
     use super::*;
 
     #[test]
@@ -387,6 +407,49 @@ mod tests {
         for release in ["6.6.33", "6.9.4", "6.10.0-rc1", "6.12.95+deb13", "7.3.4", "5.15.0", "", "x"] {
             assert!(!misses_threads(release), "{release}");
         }
+    }
+
+    /// A removal that ends when all threads are in such a removal.
+    struct Meets(Arc<Barrier>);
+
+    impl Drop for Meets {
+        fn drop(&mut self) {
+            self.0.wait();
+        }
+    }
+
+    #[test]
+    fn probes_are_removed_by_all_threads_at_the_same_time() {
+        let (remover, barrier) = (Remover::default(), Arc::new(Barrier::new(REMOVERS)));
+        let key = |number: usize| (PROGRAMS[0], 7, number as u32);
+        (0..REMOVERS).for_each(|number| remover.remove(key(number), Box::new(Meets(barrier.clone()))));
+        (0..REMOVERS).for_each(|number| remover.wait_for(key(number)));
+        assert_eq!((remover.count(), remover.has(key(0))), (0, false));
+    }
+
+    #[test]
+    fn more_removals_than_the_limit_are_many() {
+        let uprobes =
+            Uprobes { opener: None, event_type: None, single: Arc::default(), remover: Remover::default() };
+        let (hold, held) = channel::<()>();
+        let held = Arc::new(Mutex::new(held));
+        /// A removal that lasts until the sender is dropped.
+        struct Held(Arc<Mutex<Receiver<()>>>);
+        impl Drop for Held {
+            fn drop(&mut self) {
+                let _ = self.0.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            }
+        }
+        let key = |number: usize| (PROGRAMS[0], number as u32, 0);
+        for number in 0..REMOVALS_MAX {
+            uprobes.remover.remove(key(number), Box::new(Held(held.clone())));
+        }
+        assert!(!uprobes.are_many_being_removed());
+        uprobes.remover.remove(key(REMOVALS_MAX), Box::new(Held(held)));
+        assert!(uprobes.are_many_being_removed());
+        drop(hold);
+        (0..=REMOVALS_MAX).for_each(|number| uprobes.remover.wait_for(key(number)));
+        assert!(!uprobes.are_many_being_removed());
     }
 
     #[test]

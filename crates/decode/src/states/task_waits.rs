@@ -54,6 +54,7 @@ impl Builder<'_> {
             stack: self.names.intern_stack(told.stack),
             waker: waker.map(|waker| self.live.at(waker).id),
             waker_stack: self.names.intern_stack(told.waker_stack),
+            channel: told.channel,
         });
     }
 

@@ -2,10 +2,12 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use holdup_events::ProcessId;
 use holdup_events::event::RawStack;
-use holdup_events::tables::{Frame, Mapping, Process};
+use holdup_events::tables::{Frame, Mapping, Process, Processes};
 
 use super::elf::Elf;
 use super::*;
@@ -257,6 +259,53 @@ fn parts_of_variables_are_named_by_their_types() {
         None,
         "behind the last row"
     );
+}
+
+/// A binary that is counted each time it is read.
+struct Counted {
+    bytes: Vec<u8>,
+    reads: AtomicUsize,
+}
+
+impl Files for Counted {
+    fn binary(&self, _pid: u32, _mapping: &Mapping, take: &mut dyn FnMut(Bytes) -> bool) {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        take(Arc::new(self.bytes.clone()));
+    }
+}
+
+#[test]
+fn a_binary_of_many_processes_is_read_once_for_its_variables() {
+    let scratch = Scratch::new("variables-many");
+    std::fs::write(scratch.path("v.c"), VARIABLES_SOURCE).unwrap();
+    if scratch.run("cc", &["-g", "-O0", "-Wl,--build-id,-z,noseparate-code", "-o", "v", "v.c"]).is_none() {
+        return;
+    }
+    let bytes = std::fs::read(scratch.path("v")).unwrap();
+    let table = Elf::parse(&bytes).unwrap().function_address("table").unwrap();
+    let build_id = crate::unwind::build_id(bytes.as_slice());
+    let files = Counted { bytes, reads: AtomicUsize::new(0) };
+    // Each process has the file at another address.
+    let base = |process: u32| 0x1000_0000 * u64::from(process + 1);
+    let mapping = |process: u32, build_id: &[u8]| Mapping {
+        process: ProcessId(process),
+        start: base(process),
+        end: base(process) + 0x1000,
+        path: "/v".to_owned(),
+        build_id: build_id.to_owned(),
+        ..Mapping::default()
+    };
+    let addresses = (0..3).map(|process| (ProcessId(process), base(process) + table)).collect();
+    let named = |build_id: &[u8]| {
+        let mappings: Vec<Mapping> = (0..3).map(|process| mapping(process, build_id)).collect();
+        let found = super::words::variables(&addresses, (&mappings, &Processes::default()), &files, None);
+        let names = found.into_values().map(|(variable, _)| variable.name + &variable.part);
+        (names.collect::<Vec<String>>(), files.reads.swap(0, Ordering::Relaxed))
+    };
+    let name = || "table[0].name[0]".to_owned();
+    assert_eq!(named(&build_id), (vec![name(), name(), name()], 1));
+    // Without a build ID, each process may have another file.
+    assert_eq!(named(&[]), (vec![name(), name(), name()], 3));
 }
 
 /// Go describes types in another unit than the variables of them.

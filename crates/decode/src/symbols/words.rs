@@ -41,20 +41,76 @@ pub fn variables(
     files: &dyn Files,
     kept: Option<&KeptNames>,
 ) -> BTreeMap<(ProcessId, u64), (Variable, String)> {
+    let asked = asked(addresses, mappings);
+    let pid = |process: ProcessId| processes.get(process.index()).map_or(0, |process| process.pid);
+    let Some(kept) = kept else { return by_binary(&asked, files, &pid) };
     let mut found = BTreeMap::new();
-    for ((process, path), (mapping, addresses)) in asked(addresses, mappings) {
-        let pid = processes.get(process.index()).map_or(0, |process| process.pid);
+    for ((process, path), (mapping, addresses)) in asked {
         let addresses: Vec<u64> = addresses.into_iter().collect();
-        let look_up = |addresses: &[u64]| {
-            // A library that panics on a broken file takes that file's names with it, nothing else.
-            let look_up = panic::AssertUnwindSafe(|| binary::variables(files, (pid, mapping), addresses));
-            panic::catch_unwind(look_up).unwrap_or_default()
-        };
-        let named = match kept {
-            None => look_up(&addresses),
-            Some(kept) => kept.variables((pid, path), &addresses, look_up),
-        };
+        let pid = pid(process);
+        let named =
+            kept.variables((pid, path), &addresses, |addresses| look_up(files, (pid, mapping), addresses));
         found.extend(named.into_iter().map(|(address, name)| ((process, address), (name, path.to_owned()))));
+    }
+    found
+}
+
+/// A library that panics on a broken file takes that file's names with it, nothing else.
+fn look_up(files: &dyn Files, (pid, mapping): (u32, &Mapping), addresses: &[u64]) -> BTreeMap<u64, Variable> {
+    let look_up = panic::AssertUnwindSafe(|| binary::variables(files, (pid, mapping), addresses));
+    panic::catch_unwind(look_up).unwrap_or_default()
+}
+
+/// A part of a file that processes have mapped, at any address.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Part<'a> {
+    path: &'a str,
+    build_id: &'a [u8],
+    file_offset: u64,
+    length: u64,
+    /// The process, for a file without a build ID: the path may be another file elsewhere.
+    process: Option<ProcessId>,
+}
+
+impl<'a> Part<'a> {
+    fn new(process: ProcessId, mapping: &'a Mapping) -> Part<'a> {
+        Part {
+            path: &mapping.path,
+            build_id: &mapping.build_id,
+            file_offset: mapping.file_offset,
+            length: mapping.end.saturating_sub(mapping.start),
+            process: mapping.build_id.is_empty().then_some(process),
+        }
+    }
+}
+
+/// Reads each file once, with the offsets that all its processes ask for. A program may have run thousands of
+/// times.
+fn by_binary(
+    asked: &Asked<'_>,
+    files: &dyn Files,
+    pid: &dyn Fn(ProcessId) -> u32,
+) -> BTreeMap<(ProcessId, u64), (Variable, String)> {
+    let mut parts: BTreeMap<Part<'_>, (ProcessId, &Mapping, BTreeSet<u64>)> = BTreeMap::new();
+    for ((process, _), (mapping, addresses)) in asked {
+        let part = parts.entry(Part::new(*process, mapping));
+        let (_, _, offsets) = part.or_insert_with(|| (*process, mapping, BTreeSet::new()));
+        offsets.extend(addresses.iter().map(|address| address - mapping.start));
+    }
+    let named = parts.into_iter().map(|(part, (process, mapping, offsets))| {
+        let addresses: Vec<u64> = offsets.into_iter().map(|offset| mapping.start + offset).collect();
+        let found = look_up(files, (pid(process), mapping), &addresses).into_iter();
+        (part, found.map(|(address, name)| (address - mapping.start, name)).collect())
+    });
+    let named: BTreeMap<Part<'_>, BTreeMap<u64, Variable>> = named.collect();
+    let mut found = BTreeMap::new();
+    for ((process, path), (mapping, addresses)) in asked {
+        let Some(of_part) = named.get(&Part::new(*process, mapping)) else { continue };
+        let of_process = addresses.iter().filter_map(|address| {
+            let name = of_part.get(&(address - mapping.start))?.clone();
+            Some(((*process, *address), (name, (*path).to_owned())))
+        });
+        found.extend(of_process);
     }
     found
 }

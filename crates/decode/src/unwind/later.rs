@@ -42,7 +42,7 @@ pub fn walk_raw_stacks(catalogue: &mut Catalogue, files: &dyn Files) {
 }
 
 /// Path and build id. Without a build id, the process too, because the path may be another file in another
-/// container.
+/// container. The vdso is the kernel's, and the same in every process.
 type FileKey = (String, Vec<u8>, u32);
 
 struct Tables<'a> {
@@ -85,7 +85,8 @@ impl Tables<'_> {
 
     fn table(&mut self, pid: u32, mapping: &Mapping) -> Option<&Table> {
         let files = self.files;
-        let whose = if mapping.build_id.is_empty() { pid } else { 0 };
+        let is_same_anywhere = !mapping.build_id.is_empty() || mapping.path == "[vdso]";
+        let whose = if is_same_anywhere { 0 } else { pid };
         let key = (mapping.path.clone(), mapping.build_id.clone(), whose);
         self.by_file.entry(key).or_insert_with(|| table_of(files, pid, mapping)).as_ref()
     }
@@ -121,4 +122,33 @@ fn holding<'a>(mappings: &[&'a Mapping], address: u64, at: Timestamp) -> Option<
     let before = mappings.iter().rev().filter(|mapping| mapping.at <= at).find(holds);
     let soon = Timestamp(at.0.saturating_add(MAPPED_SOON_NS));
     before.or_else(|| mappings.iter().find(|mapping| mapping.at <= soon && holds(mapping))).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::symbols::Bytes;
+
+    #[derive(Default)]
+    struct Counted(AtomicUsize);
+
+    impl Files for Counted {
+        fn binary(&self, _pid: u32, _mapping: &Mapping, _take: &mut dyn FnMut(Bytes) -> bool) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn the_vdso_of_many_processes_is_read_once() {
+        let files = Counted::default();
+        let mut tables = Tables { files: &files, by_file: HashMap::new(), lent: HashMap::new() };
+        let mut reads = |path: &str| {
+            let mapping = Mapping { path: path.to_owned(), ..Mapping::default() };
+            (1..4).for_each(|pid| assert!(tables.table(pid, &mapping).is_none()));
+            files.0.swap(0, Ordering::Relaxed)
+        };
+        assert_eq!((reads("[vdso]"), reads("/lib/without_build_id.so")), (1, 3));
+    }
 }

@@ -43,7 +43,7 @@ pub mod size {
     /// `struct wire_place`
     pub const PLACE: usize = HEADER + 16;
     /// `struct wire_task_wait`
-    pub const TASK_WAIT: usize = HEADER + 48;
+    pub const TASK_WAIT: usize = HEADER + 72;
 }
 
 // `enum wire_kind`.
@@ -81,6 +81,10 @@ pub const FLAG_FAULT_MAJOR: u8 = 0x01;
 pub const FLAG_FAULT_IN_KERNEL: u8 = 0x02;
 pub const FLAG_PLACE_DISARMED: u8 = 0x01;
 pub const FLAG_TASKS_CLOSED: u8 = 0x01;
+
+// `enum wire_task_end`.
+pub const TASK_RECEIVED: u32 = 1;
+pub const TASK_SENT: u32 = 2;
 
 /// EXIT_DEAD | EXIT_ZOMBIE | TASK_DEAD (include/linux/sched.h).
 pub const STATE_DEAD: u32 = 0x10 | 0x20 | 0x80;

@@ -10,6 +10,7 @@ mod sequence;
 mod stacks;
 
 use holdup_events::event::{Outcome, RawWait, Switch, TaskWait, TaskWindow};
+use holdup_events::tables::ChannelWait;
 use holdup_events::{CpuId, Event, Loss, Timestamp};
 
 use self::inner_tids::InnerTids;
@@ -232,6 +233,7 @@ impl WireDecoder {
             stack: fields.u64(40),
             waker_tid: fields.u32(16),
             waker_stack: fields.u64(48),
+            channel: channel_wait(fields),
         }));
         Some(())
     }
@@ -284,6 +286,17 @@ fn stream(kind: u8) -> u8 {
         KIND_THREAD_COUNTS | KIND_FAULT => 5,
         _ => 2,
     }
+}
+
+/// The channel of a task's wait.
+fn channel_wait(fields: &Fields<'_>) -> Option<ChannelWait> {
+    let sends = match fields.u32(60) {
+        TASK_RECEIVED => true,
+        TASK_SENT => false,
+        _ => return None,
+    };
+    let (task, waker_task) = (fields.u64(64), fields.u64(72));
+    Some(ChannelWait { sends, task, waker_task, slots: fields.u32(80), item_bytes: fields.u32(84) })
 }
 
 #[cfg(test)]

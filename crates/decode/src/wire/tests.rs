@@ -367,12 +367,33 @@ fn task_waits_are_emitted_until_their_window_closes() {
         stack: 77,
         waker_tid: 5,
         waker_stack: 78,
+        channel: None,
     };
     let window = TaskWindow { at: Timestamp(95), tgid: 4, opens: false };
     assert_eq!(events, [Event::TaskWait(told), Event::TaskWindow(window)]);
     assert_eq!((decoder.take_closed(), decoder.take_closed()), (vec![(4, Timestamp(95))], vec![]));
     assert_eq!(decoder.task_waits(), 1);
     assert!(decoder.decode(&wait[..size::TASK_WAIT - 1], &mut |_| panic!("too short")).is_err());
+}
+
+#[test]
+fn a_task_wait_at_a_channel_has_both_tasks_and_the_channels_size() {
+    let mut wait = record(21, 0, 0, 90, size::TASK_WAIT);
+    for (at, number) in [(64, 0xa0), (72, 0xb0), (80, 4), (84, 16)] {
+        wait[at..at + 4].copy_from_slice(&u32::to_le_bytes(number));
+    }
+    let of = |ended: u8| {
+        let mut wait = wait.clone();
+        wait[60] = ended;
+        let mut events = Vec::new();
+        WireDecoder::default().decode(&wait, &mut |event| events.push(event)).unwrap();
+        match events[..] {
+            [Event::TaskWait(wait)] => wait.channel,
+            _ => panic!("{events:?}"),
+        }
+    };
+    let sends = ChannelWait { sends: true, task: 0xa0, waker_task: 0xb0, slots: 4, item_bytes: 16 };
+    assert_eq!([0, 1, 2].map(of), [None, Some(sends), Some(ChannelWait { sends: false, ..sends })]);
 }
 
 #[test]

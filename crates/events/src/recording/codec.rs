@@ -36,6 +36,8 @@ mod tag {
     pub const WATCHED: u8 = 20;
     pub const TASK_WAIT: u8 = 21;
     pub const TASK_WINDOW: u8 = 22;
+    /// A task wait with its channel.
+    pub const CHANNEL_WAIT: u8 = 23;
 }
 
 /// Code of an [`crate::event::Outcome`], in the low bits of a switch's flags.

@@ -34,6 +34,6 @@ pub use stacks::{
     Stacks,
 };
 pub use syscalls::SyscallRow;
-pub use task_waits::{TaskWaitRow, TaskWaits, TaskWindowRow};
+pub use task_waits::{ChannelWait, TaskWaitRow, TaskWaits, TaskWindowRow};
 pub use wakeups::{LEAVING_MAX, Wakeup, Wakeups};
 pub use watchpoints::WatchpointRow;

@@ -1,4 +1,4 @@
-//! Tasks of a runtime (goroutines) that waited for a lock, of which the kernel knows nothing.
+//! Tasks of a runtime (goroutines) that waited for a lock or a channel, of which the kernel knows nothing.
 
 use crate::{ProcessId, StackId, ThreadId, Timestamp};
 
@@ -11,7 +11,7 @@ pub struct TaskWaitRow {
     pub start: Timestamp,
     /// When the wait was ended by a waker, or recording of task waits ended. The task may continue later.
     pub end: Timestamp,
-    /// Address of the lock waited for, 0 if the wait began before recording of task waits.
+    /// Address of the lock or channel waited for, 0 if the wait began before recording of task waits.
     pub object: u64,
     /// Stack at the start of the wait, [`StackId::NONE`] if unknown.
     pub stack: StackId,
@@ -19,6 +19,23 @@ pub struct TaskWaitRow {
     pub waker: Option<ThreadId>,
     /// Stack of the waker, [`StackId::NONE`] if unknown.
     pub waker_stack: StackId,
+    /// The channel waited at. `None` if the wait is for a lock.
+    pub channel: Option<ChannelWait>,
+}
+
+/// A wait of a task at a channel, which another task ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ChannelWait {
+    /// The task waited to send, until the other task received. False: the reverse.
+    pub sends: bool,
+    /// Identity of the task that waited. A runtime may reuse it after the task's end.
+    pub task: u64,
+    /// Identity of the task that ended the wait.
+    pub waker_task: u64,
+    /// Number of items that the channel can hold. 0 if it has no buffer.
+    pub slots: u32,
+    /// Size of an item in bytes. 0 if items have no content.
+    pub item_bytes: u32,
 }
 
 /// An interval of the recording in which all task waits of a process that lie within it were recorded.

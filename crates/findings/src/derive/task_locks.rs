@@ -6,16 +6,16 @@
 //! the previous release. Other threads may acquire a runtime's lock in between without having waited. Their
 //! time is included.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
-use holdup_events::tables::{Slice, TaskWaitRow, TaskWindowRow};
+use holdup_events::tables::TaskWaitRow;
 use holdup_events::{FrameId, ProcessId, StackId, ThreadId, Timestamp, Trace};
 
 use super::class::Class;
 use super::ledger::class_of_slice;
 use super::own_places::{OwnFrames, Places};
 use super::roles::Roles;
+use super::task_windows::Observed;
 
 /// Locks that tasks take at one place of the program.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -58,138 +58,23 @@ pub enum Held {
 pub struct TaskLocks {
     /// Longest wait time first.
     pub locks: Vec<TaskLock>,
-    /// Windows in which all waits of a process were recorded, in time order.
-    windows: BTreeMap<ProcessId, Vec<(Timestamp, Timestamp)>>,
-    /// Times in which at least one, two, … tasks of a process waited.
-    levels: BTreeMap<ProcessId, Vec<Stretches>>,
-}
-
-/// Stretches of time that do not overlap, in order.
-#[derive(Clone, Debug, Default)]
-struct Stretches {
-    all: Vec<(Timestamp, Timestamp)>,
-    /// Total length of the previous stretches (ns).
-    before_ns: Vec<u64>,
-}
-
-impl Stretches {
-    fn push(&mut self, from: Timestamp, to: Timestamp) {
-        if from >= to {
-            return;
-        }
-        if let Some(last) = self.all.last_mut().filter(|last| last.1 >= from) {
-            last.1 = last.1.max(to);
-            return;
-        }
-        let before = self.all.last().map_or(0, |last| last.1.since(last.0).0);
-        self.before_ns.push(self.before_ns.last().map_or(0, |ns| ns + before));
-        self.all.push((from, to));
-    }
-
-    /// Total length up to a moment (ns).
-    fn until(&self, at: Timestamp) -> u64 {
-        let behind = self.all.partition_point(|(from, _)| *from < at);
-        let Some(last) = behind.checked_sub(1) else { return 0 };
-        let (from, to) = self.all[last];
-        self.before_ns[last] + at.min(to).since(from).0
-    }
-
-    /// Total length within a range (ns).
-    fn within(&self, from: Timestamp, to: Timestamp) -> u64 {
-        self.until(to).saturating_sub(self.until(from))
-    }
+    /// When waits were recorded, and how many tasks waited for locks.
+    pub observed: Observed,
 }
 
 impl TaskLocks {
-    /// Share of a process's life in which its tasks' waits were recorded (0 to 1).
-    pub fn recorded_share(&self, trace: &Trace, process: ProcessId) -> f64 {
-        let (told_ns, life_ns) = self.recorded_ns(trace, process);
-        (told_ns as f64 / life_ns.max(1) as f64).min(1.0)
-    }
-
     /// Mean number of tasks that waited for a lock while waits were recorded. Tasks that waited throughout a
     /// window are not included.
     pub fn waiting(&self, trace: &Trace, lock: &TaskLock) -> f64 {
-        let (told_ns, _) = self.recorded_ns(trace, lock.process);
+        let (told_ns, _) = self.observed.recorded_ns(trace, lock.process);
         lock.wait_ns as f64 / told_ns.max(1) as f64
     }
-
-    /// Time in which waits of a process's tasks were recorded, and the length of its life (ns).
-    fn recorded_ns(&self, trace: &Trace, process: ProcessId) -> (u64, u64) {
-        let threads = || trace.threads.iter().filter(|thread| thread.process == process);
-        let (Some(from), Some(to)) =
-            (threads().map(|thread| thread.start).min(), threads().map(|thread| thread.end).max())
-        else {
-            return (0, 0);
-        };
-        let windows = self.windows.get(&process).into_iter().flatten();
-        let inside = |(start, end): &(Timestamp, Timestamp)| (*end).min(to).since((*start).max(from)).0;
-        (windows.map(inside).sum(), to.since(from).0)
-    }
-
-    /// Whether all waits of a process's tasks were recorded throughout a slice.
-    pub fn is_recorded(&self, process: ProcessId, slice: &Slice) -> bool {
-        let Some(windows) = self.windows.get(&process) else { return false };
-        let behind = windows.partition_point(|(start, _)| *start <= slice.start);
-        behind.checked_sub(1).is_some_and(|last| windows[last].1 >= slice.end)
-    }
-
-    /// Idle waits during most of which a task waited for a lock. At each time their number is at most that of
-    /// the waiting tasks. Outside the windows, the number of waiting tasks is the smaller one of the windows
-    /// before and after.
-    pub fn could_have_run(&self, process: ProcessId, idle: &[Slice]) -> BTreeSet<(ThreadId, Timestamp)> {
-        let none = Vec::new();
-        let levels = self.levels.get(&process).unwrap_or(&none);
-        let means = self.means(process);
-        let mut order: Vec<&Slice> = idle.iter().collect();
-        order.sort_by_key(|slice| (slice.start, slice.thread));
-        let mut taken: BinaryHeap<Reverse<Timestamp>> = BinaryHeap::new();
-        let mut could = BTreeSet::new();
-        for slice in order {
-            while taken.peek().is_some_and(|Reverse(end)| *end <= slice.start) {
-                taken.pop();
-            }
-            let is_beside = match self.is_recorded(process, slice) {
-                true => {
-                    let level = levels.get(taken.len());
-                    let beside = level.map_or(0, |level| level.within(slice.start, slice.end));
-                    2 * beside > slice.duration().0
-                }
-                false => near(&means, slice) >= taken.len() as f64 + 1.0,
-            };
-            if is_beside {
-                taken.push(Reverse(slice.end));
-                could.insert((slice.thread, slice.start));
-            }
-        }
-        could
-    }
-
-    /// Mean number of waiting tasks in each window, limited to the number that could have run in parallel.
-    fn means(&self, process: ProcessId) -> Vec<(Timestamp, Timestamp, f64)> {
-        let (Some(windows), Some(levels)) = (self.windows.get(&process), self.levels.get(&process)) else {
-            return Vec::new();
-        };
-        let mean = |(from, to): &(Timestamp, Timestamp)| {
-            let waited: u64 = levels.iter().map(|level| level.within(*from, *to)).sum();
-            (*from, *to, waited as f64 / to.since(*from).0.max(1) as f64)
-        };
-        windows.iter().map(mean).collect()
-    }
-}
-
-/// Smaller mean of the windows before and after a slice.
-fn near(means: &[(Timestamp, Timestamp, f64)], slice: &Slice) -> f64 {
-    let behind = means.partition_point(|(from, ..)| *from <= slice.start);
-    let before = behind.checked_sub(1).and_then(|last| means.get(last));
-    let sides = before.into_iter().chain(means.get(behind)).map(|(.., mean)| *mean);
-    sides.reduce(f64::min).unwrap_or(0.0)
 }
 
 /// Derives them. `cpus`: more tasks than these could not run at once.
 pub fn derive(trace: &Trace, roles: &Roles, cpus: u32) -> TaskLocks {
     let all = &trace.task_waits;
-    let mut found = TaskLocks { windows: windows(&all.windows), ..TaskLocks::default() };
+    let mut found = TaskLocks { observed: Observed::new(&all.windows), ..TaskLocks::default() };
     if all.rows.is_empty() {
         return found;
     }
@@ -202,10 +87,11 @@ pub fn derive(trace: &Trace, roles: &Roles, cpus: u32) -> TaskLocks {
         }
     }
     let own = OwnFrames::new(trace);
-    let mut named = Named { trace, own: &own, places: Places::new(trace, &own), names: HashMap::new() };
+    let mut named = Named::new(trace, &own);
     for (process, mut rows) in by_process {
         rows.sort_by_key(|(_, row)| (row.end, row.start, row.thread));
-        found.levels.insert(process, levels(&rows, cpus));
+        let spans = rows.iter().map(|(_, row)| (row.start, row.end));
+        found.observed.add_waits(process, spans, cpus);
         found.locks.extend(locks(&mut named, (trace, roles), process, &rows));
     }
     found.locks.sort_by(|a, b| b.wait_ns.cmp(&a.wait_ns).then_with(|| a.place.cmp(&b.place)));
@@ -253,42 +139,21 @@ fn locks_of_wakers(trace: &Trace, roles: &Roles) -> LocksOf {
     found
 }
 
-fn windows(rows: &[TaskWindowRow]) -> BTreeMap<ProcessId, Vec<(Timestamp, Timestamp)>> {
-    let mut all: BTreeMap<ProcessId, Vec<(Timestamp, Timestamp)>> = BTreeMap::new();
-    for row in rows {
-        all.entry(row.process).or_default().push((row.start, row.end));
-    }
-    all.values_mut().for_each(|of| of.sort_unstable());
-    all
-}
-
-/// Times in which at least one, two, … tasks waited.
-fn levels(rows: &[(u64, &TaskWaitRow)], cpus: u32) -> Vec<Stretches> {
-    let mut turns: Vec<(Timestamp, i64)> =
-        rows.iter().flat_map(|(_, row)| [(row.start, 1), (row.end, -1)]).collect();
-    turns.sort_unstable();
-    let mut levels = vec![Stretches::default(); cpus.max(1) as usize];
-    let mut waiting = 0i64;
-    let mut since = Timestamp(0);
-    for (at, change) in turns {
-        let many = usize::try_from(waiting).unwrap_or(0).min(levels.len());
-        levels[..many].iter_mut().for_each(|level| level.push(since, at));
-        (waiting, since) = (waiting + change, at);
-    }
-    levels
-}
-
 /// Names of places by stack, each found once.
-struct Named<'a> {
+pub(super) struct Named<'a> {
     trace: &'a Trace,
     own: &'a OwnFrames,
     places: Places<'a>,
     names: HashMap<StackId, (String, String)>,
 }
 
-impl Named<'_> {
+impl<'a> Named<'a> {
+    pub(super) fn new(trace: &'a Trace, own: &'a OwnFrames) -> Named<'a> {
+        Named { trace, own, places: Places::new(trace, own), names: HashMap::new() }
+    }
+
     /// The program's own function nearest to the leaf, and the library function through which it waits there.
-    fn names_of(&mut self, stack: StackId) -> &(String, String) {
+    pub(super) fn names_of(&mut self, stack: StackId) -> &(String, String) {
         let Named { trace, own, places, names } = self;
         names.entry(stack).or_insert_with(|| {
             let name = |frame| trace.frame_name(frame);
@@ -417,7 +282,7 @@ impl Sums {
     }
 }
 
-fn ranked<K: Clone + Ord>(sums: &BTreeMap<K, u64>) -> Vec<(K, u64)> {
+pub(super) fn ranked<K: Clone + Ord>(sums: &BTreeMap<K, u64>) -> Vec<(K, u64)> {
     let mut all: Vec<(K, u64)> = sums.iter().map(|(key, ns)| (key.clone(), *ns)).collect();
     all.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
     all

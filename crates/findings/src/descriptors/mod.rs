@@ -20,7 +20,7 @@ use holdup_events::tables::SpanKind;
 
 pub use file::DescriptorError;
 pub use pattern::plain_name;
-pub use task_wait::{TaskProbe, TaskWaits};
+pub use task_wait::{TaskProbe, TaskWaits, TaskWakes, WakesByChannel};
 
 /// The purpose of a runtime's code, or of a wait inside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]

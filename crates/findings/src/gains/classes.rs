@@ -30,9 +30,8 @@ pub fn classes_removed(forecast: &Forecast, ledger: &Ledger) -> Option<String> {
     parts.truncate(CLASSES_MAX);
     let name = |class: Class| if class == Class::Useful { "CPU time" } else { class.name() };
     let said: Vec<String> =
-        parts.iter().map(|(class, ns)| format!("{} {}", name(*class), time(*ns))).collect();
-    (said.len() > 1)
-        .then(|| format!("Share of it in each class of the ledger, at most: {}.", said.join(", ")))
+        parts.iter().map(|(class, ns)| format!("{} up to {}", name(*class), time(*ns))).collect();
+    (said.len() > 1).then(|| format!("Ledger classes: {}.", said.join(", ")))
 }
 
 #[cfg(test)]
@@ -57,7 +56,7 @@ mod tests {
         assert_eq!(text(&[lock, (Class::RunQueue, 100 * ms, 50 * ms, 40 * ms)]), None, "less than a tenth");
         assert_eq!(text(&[lock, (Class::JoinWait, 500 * ms, 500 * ms, 0)]), None, "a consequence");
         let queue = (Class::RunQueue, 900 * ms, 900 * ms, 500 * ms);
-        let listed = "Share of it in each class of the ledger, at most: run-queue 400 ms, lock-wait 300 ms.";
+        let listed = "Ledger classes: run-queue up to 400 ms, lock-wait up to 300 ms.";
         assert_eq!(text(&[lock, queue]).as_deref(), Some(listed), "no more than was recorded");
     }
 }

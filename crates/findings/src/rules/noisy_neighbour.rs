@@ -154,7 +154,8 @@ impl Neighbours {
                     "Keep {} off these CPUs (taskset, cpuset) or run it elsewhere",
                     other_program(scene.trace, worst)
                 ),
-                "Or record again while the machine is otherwise idle: other causes may come first then".into(),
+                "Or record again while the machine is otherwise idle: other causes may come first then"
+                    .into(),
             ],
         })
     }
@@ -180,7 +181,10 @@ impl Neighbours {
         ));
         finding.confidence = scene.confidence(Confidence::Low);
         finding.advice = vec![
-            format!("Run {} on another machine or on CPUs of its own, as in production", other_program(scene.trace, worst)),
+            format!(
+                "Run {} on another machine or on CPUs of its own, as in production",
+                other_program(scene.trace, worst)
+            ),
             "Or exchange fewer messages with it: it works for the target, or the target for it".into(),
         ];
         Some(finding)

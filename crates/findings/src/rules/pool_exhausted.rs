@@ -1,9 +1,10 @@
-//! # pool-exhausted: threads wait for a pool item, and all items are in use
+//! # pool-exhausted: threads or tasks wait for a pool item, and all items are in use
 //!
 //! ## Symptoms
 //! Threads that wait at one place until another thread gives back an item: a connection of a pool, a buffer, a
 //! permit. That thread waits there itself at other times. It reports how many of them hold an item at a time,
-//! and the holders' activity.
+//! and the holders' activity. Tasks of a runtime (goroutines) wait in the same way at a channel that serves as
+//! a semaphore or a pool.
 //!
 //! ## Why it hurts
 //! The number of items limits the number of threads that make progress, each for as long as it keeps its
@@ -16,9 +17,15 @@
 //! number of items. Workers that create tasks for each other vary in number. Idle workers, as a runtime's
 //! descriptor identifies them, are left out.
 //!
+//! Probes record waits of tasks at channels. A channel is a pool if the tasks that end waits there have taken a
+//! permit there themselves since they returned the last one. The senders of a work queue never receive from
+//! it. It is also reported, as a hint, if tasks wait to send items without content, which carry no work, and
+//! other tasks receive them.
+//!
 //! The upper bound of the gain is that all waiters continue at the same time, as far as there are CPUs for
 //! their running part. The lower bound is one more item, for the time in which a holder is blocked. A replay
-//! without these waits limits it, because the resource behind the items may be slow.
+//! without these waits limits it, because the resource behind the items may be slow. For tasks the lower bound
+//! is 0: what a task does while it holds a permit is not known if it waits.
 //!
 //! ## What to do
 //! Take an item later and return it sooner: do slow operations before or after. If the whole holding time is
@@ -26,12 +33,15 @@
 //!
 //! ## Blind spots
 //! A pool of tasks in which each task creates another one looks the same: there the tasks are scarce. A
-//! thread with long other work that needs no item counts as a holder. Tasks of a runtime (Go, tokio) that
-//! wait for a permit are not threads.
+//! thread with long other work that needs no item counts as a holder. Waits of tasks are recorded at Go's
+//! channels only, not in its other libraries (`semaphore.Weighted`, `sql.DB`) and not in tokio. A channel
+//! without a buffer is never a pool.
 //!
 //! ## References
 //! Little: A proof for the queuing formula L = λW (1961). Goetz et al.: Java Concurrency in Practice, 5.5.3
 //! and 8.1 (2006).
+
+mod tasks;
 
 use crate::derive::exhausted_pools::{self, GivenBack};
 use crate::derive::replay::Change;
@@ -46,11 +56,13 @@ pub(super) static INFO: Info = Info {
     waits_only: true,
     estimate: Estimate::Replayed,
     explains: &[
+        // A task that waits for a permit resembles a worker without work next to a worker that is active alone.
+        Explains::shared(&super::serial_section::INFO),
         // A client that sends one request at a time waits for a timer of the server. If the client holds a lock
         // or a pool item during the request, then that is the cause.
         Explains::shared(&super::one_at_a_time::INFO),
     ],
-    ..Info::new("pool-exhausted", "Threads wait for an item of a pool that other threads hold")
+    ..Info::new("pool-exhausted", "Threads or tasks wait for an item of a pool that others hold")
 };
 
 /// Maximum number of places that are named. More would hide the first one.
@@ -71,6 +83,7 @@ impl Rule for PoolExhausted {
         scene.needs_wait_reasons()?;
         let all = exhausted_pools::derive(scene.trace, &scene.derived.roles);
         let mut found: Vec<Charged> = all.into_iter().map(|pool| finding(scene, pool)).collect();
+        found.extend(tasks::findings(scene));
         found.retain(|one| one.finding.gain.high >= GAIN_MIN);
         found.sort_by(|a, b| b.finding.gain.high.total_cmp(&a.finding.gain.high));
         found.truncate(PLACES_MAX);
@@ -80,7 +93,8 @@ impl Rule for PoolExhausted {
     fn removal(&self, cause: &Cause) -> Option<Removal> {
         // More pool items need not help: the resource behind the items may be slow.
         let most = vec![Change::WithoutSlices(cause.charge.clone())];
-        (!cause.charge.is_empty()).then_some(Removal { least: Vec::new(), most })
+        let is_known = !cause.charge.is_empty() && !is_of_idle_carriers(cause);
+        is_known.then_some(Removal { least: Vec::new(), most })
     }
 
     fn gain(&self, cause: &Cause, forecast: Gain) -> Gain {
@@ -93,6 +107,16 @@ impl Rule for PoolExhausted {
     fn confidence_max(&self, cause: &Cause) -> Confidence {
         if gains_little(cause.finding) { Confidence::Low } else { Confidence::High }
     }
+}
+
+/// Whether a finding charges only waits of threads for more tasks of a runtime. Such threads idle because tasks
+/// wait, and show nothing about the tasks.
+fn is_of_idle_carriers(cause: &Cause) -> bool {
+    let roles = cause.facts().roles;
+    cause
+        .charge
+        .slices(cause.trace())
+        .all(|slice| roles.rule_of_wait(&slice).is_some_and(|(runtime, _)| runtime.carries_tasks))
 }
 
 /// How many waited at a time, on average, while any did.

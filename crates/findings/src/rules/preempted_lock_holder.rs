@@ -196,16 +196,20 @@ fn finding(scene: &Scene, lock: &LockHolding, occupants: &[(ThreadId, u64)]) -> 
             (&held, &|slice| format!("holds {name} and waits for CPU {}", slice.cpu.0)),
             (&waits, &|_| format!("waits for {name}, whose holder is preempted")),
         ),
-        advice: vec![
-            "Move the threads that preempt the holder (other CPUs, lower priority), or use fewer busy threads"
-                .into(),
-            "Give the holder at least the priority of the waiting threads (nice value, cgroup's cpu.weight)"
-                .into(),
-            "With real-time priorities: a mutex with priority inheritance (PTHREAD_PRIO_INHERIT)".into(),
-            "Hold the lock for less time".into(),
-        ],
+        advice: advice(),
     };
     Some(Charged { finding, charge })
+}
+
+fn advice() -> Vec<String> {
+    vec![
+        "Move the threads that preempt the holder (other CPUs, lower priority), or use fewer busy threads"
+            .into(),
+        "Give the holder at least the priority of the waiting threads (nice value, cgroup's cpu.weight)"
+            .into(),
+        "With real-time priorities: a mutex with priority inheritance (PTHREAD_PRIO_INHERIT)".into(),
+        "Hold the lock for less time".into(),
+    ]
 }
 
 /// A sentence on the CPU time that the holder would need from the other threads.

@@ -27,7 +27,8 @@
 //! Waits are recorded with BPF (before Linux 6.6 as root only) if the runtime's functions are found (Go 1.17
 //! and later, stripped or not). If tasks wait more than some thousand times a second, they are recorded in
 //! windows of each second, and all figures are of these. The holder is the task that released the lock to the
-//! next waiter. Other tasks may have held it in between. Channels are no locks.
+//! next waiter. Other tasks may have held it in between. Channels are no locks: `pool-exhausted` reports those
+//! that serve as semaphores.
 //!
 //! ## References
 //! Go: `sync/mutex.go`, `runtime/sema.go`, runtime/pprof, the mutex profile.
@@ -107,7 +108,7 @@ impl Rule for TaskLockRule {
             if beside.contains(&(slice.thread, slice.start)) {
                 return true;
             }
-            !scene.derived.task_locks.is_recorded(trace.threads[slice.thread.index()].process, slice)
+            !scene.derived.task_locks.observed.is_recorded(trace.threads[slice.thread.index()].process, slice)
                 && trace.ended_by(slice).is_some_and(|wakeup| stacks[wakeup.stack.index()])
         };
         let charge = Charge::matching(trace, is_it);
@@ -121,7 +122,7 @@ fn held(scene: &Scene, lock: &TaskLock) -> Charge {
     let trace = scene.trace;
     let of_holders: BTreeSet<(ThreadId, Timestamp)> = lock.held.iter().copied().collect();
     let is_of = |slice: &Slice| trace.threads[slice.thread.index()].process == lock.process;
-    let is_told = |slice: &Slice| scene.derived.task_locks.is_recorded(lock.process, slice);
+    let is_told = |slice: &Slice| scene.derived.task_locks.observed.is_recorded(lock.process, slice);
     let is_held = |slice: &Slice| of_holders.contains(&(slice.thread, slice.start));
     let mut waits: BTreeMap<(ThreadId, Class), (u64, u64)> = BTreeMap::new();
     let targets = trace.target_threads().filter(|id| trace.threads[id.index()].process == lock.process);
@@ -167,7 +168,7 @@ fn idle_waits(scene: &Scene) -> BTreeSet<(ThreadId, Timestamp)> {
         let of_it = trace.target_threads().filter(|id| trace.threads[id.index()].process == process);
         let slices = of_it.flat_map(|id| trace.slices.of_thread(id));
         let idle: Vec<Slice> = slices.filter(|slice| idles(scene, slice)).collect();
-        beside.extend(locks.could_have_run(process, &idle));
+        beside.extend(locks.observed.could_have_run(process, &idle));
     }
     beside
 }
@@ -236,7 +237,7 @@ fn reported<'a>(scene: &Scene<'a>, charge: &Charge) -> (Option<&'a TaskLock>, Ve
     let process = all.locks.iter().map(|lock| lock.process).find(|process| idling.contains(process));
     let locks: Vec<&TaskLock> = all.locks.iter().filter(|lock| Some(lock.process) == process).collect();
     let Some(first) = locks.first().filter(|lock| lock.waits >= WAITS_MIN) else { return (None, Vec::new()) };
-    let part = all.recorded_share(trace, first.process);
+    let part = all.observed.recorded_share(trace, first.process);
     // A wait that lasts for a whole window is not seen.
     let (least, looked) = match part >= ALL {
         true => ("", String::new()),

@@ -27,7 +27,8 @@ fn patterns(runtime: &Runtime) -> BTreeSet<&str> {
         .flatten();
     let work = known.flat_map(|work| &work.any);
     let tasks = runtime.task_waits.iter().flat_map(|probe| {
-        probe.waits.iter().map(|waits| &waits.entry).chain(&probe.goes_on).chain(&probe.locks)
+        let waits = probe.waits.iter().map(|waits| &waits.entry);
+        waits.chain(probe.goes_on.iter().map(|wakes| &wakes.entry)).chain(&probe.locks)
     });
     of_rules
         .chain(marks)

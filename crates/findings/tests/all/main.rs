@@ -55,6 +55,7 @@ mod stacks;
 mod starved_pools;
 mod stays_interpreted;
 mod task_lock;
+mod task_pools;
 mod task_sleeps;
 mod task_waits;
 mod tasks;

@@ -35,6 +35,7 @@ fn analysed(begins: &str, waiting: u32, told: &[(u64, u64)]) -> Analysis {
         stack: stacks[0],
         waker: Some(holder),
         waker_stack: stacks[1],
+        channel: None,
     };
     let turns = 0..60u64;
     let all = turns.flat_map(|turn| (0..waiting).map(move |nth| (turn, nth))).map(wait);
@@ -88,6 +89,7 @@ fn a_release_to_several_waiters_was_held_since_the_first_wait() {
         stack: begins,
         waker: Some(holder),
         waker_stack: lets_go,
+        channel: None,
     };
     trace.task_waits.rows = (0..3).rev().map(row).collect();
     let locks = analyse(&trace).derived.task_locks.locks;
@@ -161,6 +163,7 @@ fn three_waits(begins: &str) -> Trace {
         stack: stacks[0],
         waker: None,
         waker_stack: stacks[1],
+        channel: None,
     };
     trace.task_waits.rows = (0..3).map(row).collect();
     trace

@@ -22,7 +22,7 @@ fn one(trace: &Trace, locks: &TaskLocks, lock: &TaskLock) -> Value {
         "wait_ns": lock.wait_ns,
         "max_ns": lock.longest_ns,
         "waiting": locks.waiting(trace, lock),
-        "recorded": locks.recorded_share(trace, lock.process),
+        "recorded": locks.observed.recorded_share(trace, lock.process),
         "elsewhere": places(&lock.elsewhere),
         "let_go": places(&lock.let_go),
         "holders": lock.meanwhile.iter().map(|(held, ns)| json!({"class": held_name(*held), "ns": ns})).collect::<Value>(),

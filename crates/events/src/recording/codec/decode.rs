@@ -10,7 +10,7 @@ use crate::event::{
     ObjectName, RawMapping, RawMemory, RawStack, RawWait, Registers, RuntimeEvent, RuntimeEventKind, Sample,
     Snapshot, SnapshotState, SyscallCount, TaskWait, TaskWindow, Timeout, Watched,
 };
-use crate::tables::{CallPartKind, CountKind, FrameVia, SpanKind, StackEnd};
+use crate::tables::{CallPartKind, ChannelWait, CountKind, FrameVia, SpanKind, StackEnd};
 use crate::{CpuId, Duration, Loss, ObjectKind, Timestamp};
 
 /// Decodes the events of one chunk, in order.
@@ -67,6 +67,7 @@ impl<'a> Decoder<'a> {
             tag::FAULT => Event::Fault(self.fault()?),
             tag::WATCHED => Event::Watched(self.watched()?),
             tag::TASK_WAIT => Event::TaskWait(self.task_wait()?),
+            tag::CHANNEL_WAIT => Event::TaskWait(self.channel_wait()?),
             tag::TASK_WINDOW => Event::TaskWindow(self.task_window()?),
             tag::TELL => Event::Runtime(self.runtime_event()?),
             tag::AFFINITY => Event::Affinity(self.affinity()?),
@@ -337,7 +338,20 @@ impl<'a> Decoder<'a> {
             stack: self.input.varint()?,
             waker_tid: self.input.u32()?,
             waker_stack: self.input.varint()?,
+            channel: None,
         })
+    }
+
+    fn channel_wait(&mut self) -> Result<TaskWait, CodecError> {
+        let wait = self.task_wait()?;
+        let channel = ChannelWait {
+            sends: self.input.byte()? != 0,
+            task: self.input.varint()?,
+            waker_task: self.input.varint()?,
+            slots: self.input.u32()?,
+            item_bytes: self.input.u32()?,
+        };
+        Ok(TaskWait { channel: Some(channel), ..wait })
     }
 
     fn task_window(&mut self) -> Result<TaskWindow, CodecError> {

@@ -287,7 +287,7 @@ impl Encoder {
     }
 
     fn task_wait(&mut self, wait: &TaskWait, out: &mut Vec<u8>) {
-        out.push(tag::TASK_WAIT);
+        out.push(if wait.channel.is_some() { tag::CHANNEL_WAIT } else { tag::TASK_WAIT });
         self.at(wait.at, out);
         put_difference(out, wait.since.0, wait.at.0);
         for number in [u64::from(wait.tid), u64::from(wait.tgid), wait.object, wait.stack] {
@@ -295,6 +295,13 @@ impl Encoder {
         }
         put_varint(out, u64::from(wait.waker_tid));
         put_varint(out, wait.waker_stack);
+        if let Some(channel) = wait.channel {
+            out.push(u8::from(channel.sends));
+            for number in [channel.task, channel.waker_task, channel.slots.into(), channel.item_bytes.into()]
+            {
+                put_varint(out, number);
+            }
+        }
     }
 
     fn runtime_event(&mut self, tell: &RuntimeEvent, out: &mut Vec<u8>) {

@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 
 use super::*;
 use crate::event::*;
-use crate::tables::{CallPartKind, CountKind, FrameVia, SpanKind, StackEnd};
+use crate::tables::{CallPartKind, ChannelWait, CountKind, FrameVia, SpanKind, StackEnd};
 use crate::{CpuId, Duration, Loss, ObjectKind, Timestamp};
 use proptest::prelude::*;
 
@@ -198,9 +198,19 @@ fn watched() -> impl Strategy<Value = Event> {
 }
 
 fn task_wait() -> impl Strategy<Value = Event> {
-    (time(), time(), [tid(), tid(), tid()], any::<[u64; 3]>()).prop_map(
-        |(at, since, [tid, tgid, waker_tid], [object, stack, waker_stack])| {
-            Event::TaskWait(TaskWait { at, since, tid, tgid, object, stack, waker_tid, waker_stack })
+    let channel = (any::<bool>(), any::<[u64; 2]>(), any::<[u32; 2]>()).prop_map(
+        |(sends, [task, waker_task], [slots, item_bytes])| ChannelWait {
+            sends,
+            task,
+            waker_task,
+            slots,
+            item_bytes,
+        },
+    );
+    let channel = proptest::option::of(channel);
+    (time(), time(), [tid(), tid(), tid()], any::<[u64; 3]>(), channel).prop_map(
+        |(at, since, [tid, tgid, waker_tid], [object, stack, waker_stack], channel)| {
+            Event::TaskWait(TaskWait { at, since, tid, tgid, object, stack, waker_tid, waker_stack, channel })
         },
     )
 }

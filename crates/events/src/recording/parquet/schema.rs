@@ -101,6 +101,7 @@ tables! {
     }
     "task_waits" {
         "thread" U32, "start_ns" Time, "end_ns" Time, "object" U64, "stack" U32, "waker" I32, "waker_stack" U32,
+        "channel" U32, "task" U64, "waker_task" U64, "slots" U32, "item_bytes" U32,
     }
     "task_windows" { "process" U32, "start_ns" Time, "end_ns" Time }
     "spans" { "thread" U32, "start_ns" Time, "end_ns" Time, "lane" U32, "name" U32 }

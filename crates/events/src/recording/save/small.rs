@@ -257,6 +257,11 @@ fn task_waits(tables: &SmallTables<'_>) -> Vec<Values> {
         narrow(rows, |row| row.stack.0),
         narrow(rows, |row| optional(row.waker.map(|thread| thread.0))),
         narrow(rows, |row| row.waker_stack.0),
+        narrow(rows, |row| row.channel.map_or(0, |channel| if channel.sends { 1 } else { 2 })),
+        wide(rows, |row| row.channel.map_or(0, |channel| channel.task)),
+        wide(rows, |row| row.channel.map_or(0, |channel| channel.waker_task)),
+        narrow(rows, |row| row.channel.map_or(0, |channel| channel.slots)),
+        narrow(rows, |row| row.channel.map_or(0, |channel| channel.item_bytes)),
     ]
 }
 

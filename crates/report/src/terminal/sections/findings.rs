@@ -180,7 +180,8 @@ fn skipped(view: &View) -> Vec<String> {
     }
     if !view.style.full && !view.chosen {
         let rules = counted(view.analysis.skipped.len() as u64, "rule");
-        let text = format!("{rules} could not be judged: the data is missing (holdup report --full has the reasons).");
+        let verb = if view.analysis.skipped.len() == 1 { "lacks" } else { "lack" };
+        let text = format!("{rules} {verb} data for a judgement (see holdup report --full).");
         return paragraph(view, &text, 2).iter().map(|line| view.style.paint(Tint::Faint, line)).collect();
     }
     let mut lines = vec![String::new()];

@@ -67,7 +67,7 @@ fn of_tasks(view: &View) -> Vec<String> {
     ];
     let shown = &all.locks[..all.locks.len().min(LOCKS_MAX)];
     let row = |lock: &TaskLock| {
-        let told = all.recorded_share(view.trace, lock.process);
+        let told = all.observed.recorded_share(view.trace, lock.process);
         vec![
             clean(if lock.place.is_empty() { "?" } else { &lock.place }),
             count(lock.objects),
