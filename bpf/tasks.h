@@ -107,8 +107,7 @@ static __always_inline bool begin_wait(struct pt_regs *ctx, const struct task_gu
 static __always_inline void add_channel(struct pt_regs *ctx, const struct task_guard *guard, struct wire_task_wait *wait,
 					__u64 task, __u64 cookie)
 {
-	__u64 channel = register_at(ctx, OBJECT_REGISTER(cookie)), slots = 0;
-	__u16 item_bytes = 0;
+	__u64 channel = register_at(ctx, OBJECT_REGISTER(cookie));
 
 	wait->ended = TASK_END(cookie);
 	if (wait->ended == WIRE_TASK_RELEASED)
@@ -116,10 +115,9 @@ static __always_inline void add_channel(struct pt_regs *ctx, const struct task_g
 	wait->object = channel;
 	wait->task = task;
 	wait->waker_task = register_at(ctx, WAKER_REGISTER(cookie));
-	bpf_probe_read_user(&slots, sizeof(slots), (void *)(channel + guard->slots_at));
-	bpf_probe_read_user(&item_bytes, sizeof(item_bytes), (void *)(channel + guard->item_bytes_at));
-	wait->slots = slots > (__u32)~0 ? (__u32)~0 : slots;
-	wait->item_bytes = item_bytes;
+	/* Into the record itself, for the stack's sake: the lower halves of the numbers (little-endian). */
+	bpf_probe_read_user(&wait->slots, sizeof(wait->slots), (void *)(channel + guard->slots_at));
+	bpf_probe_read_user(&wait->item_bytes, sizeof(__u16), (void *)(channel + guard->item_bytes_at));
 }
 
 /* Sends the record of a wait that the current thread ends, with its stack and time as the room has them. */
@@ -127,8 +125,8 @@ static __always_inline void end_wait(struct pt_regs *ctx, struct per_cpu *cpu, c
 				     union task_room *room, __u64 cookie)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct task_key key = { .tgid = task->tgid };
 	struct wire_task_wait *wait = &room->wait;
+	struct task_key key = { .tgid = task->tgid };
 	struct task_waiting *found;
 
 	if (bpf_probe_read_user(&key.task, sizeof(key.task), (void *)(register_at(ctx, TASK_REGISTER(cookie)) + guard->woken_task_at)))
@@ -152,23 +150,33 @@ static __always_inline void end_wait(struct pt_regs *ctx, struct per_cpu *cpu, c
 	tell_passed(cpu, &wait->header, sizeof(*wait), WIRE_STREAM_PLACES, definitions_wakeup());
 }
 
-/* A pass that is recorded. The stack is taken in one place: the verifier walks through it once. */
-static __always_inline void passed(struct pt_regs *ctx, struct per_cpu *cpu, struct task_guard *guard, __u64 now_ns)
+/* Records a pass whose stack is known. A function of its own: its record is not on the stack while frames are walked. */
+static __noinline int record_pass(struct pt_regs *ctx, struct per_cpu *cpu, struct task_guard *guard, __u64 stack, __u64 now_ns)
 {
-	__u64 stack = take_probe_stack(ctx, cpu, SCRATCH_TASK, bpf_get_current_task_btf(), now_ns), cookie = bpf_get_attach_cookie(ctx);
+	__u64 cookie = bpf_get_attach_cookie(ctx);
 	union task_room room = {};
 
 	if (TASK_KIND(cookie) != TASK_WAITS) {
 		room.wait.header.at_ns = now_ns;
 		room.wait.waker_stack = stack;
 		end_wait(ctx, cpu, guard, &room, cookie);
-		return;
+		return 0;
 	}
 	room.waiting.since_ns = now_ns;
 	room.waiting.stack = stack;
 	/* Where there is no room for one more, later waits could not all be reported. */
 	if (!begin_wait(ctx, guard, &room, cookie))
 		close_window(cpu, guard, &room, now_ns);
+	return 0;
+}
+
+/* Too many passes in this second. */
+static __noinline int end_window(struct per_cpu *cpu, struct task_guard *guard, __u64 now_ns)
+{
+	union task_room room;
+
+	close_window(cpu, guard, &room, now_ns);
+	return 0;
 }
 
 SEC("uprobe.multi")
@@ -177,7 +185,6 @@ int on_task(struct pt_regs *ctx)
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct per_cpu *cpu = this_cpu();
 	__u32 tgid = task->tgid;
-	union task_room room;
 	struct task_guard *guard;
 	__u64 began, now, switches;
 
@@ -193,9 +200,9 @@ int on_task(struct pt_regs *ctx)
 		guard->in_window = 0;
 	}
 	if (__sync_fetch_and_add(&guard->in_window, 1) >= guard->per_second_max)
-		close_window(cpu, guard, &room, now);
+		end_window(cpu, guard, now);
 	else
-		passed(ctx, cpu, guard, now);
+		record_pass(ctx, cpu, guard, take_probe_stack(ctx, cpu, SCRATCH_TASK, task, now), now);
 	user_probe_end(cpu, PROBE_SPAN, task, switches, began);
 	return 0;
 }

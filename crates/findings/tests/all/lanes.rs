@@ -270,7 +270,10 @@ fn queueing_behind_own_threads_displaced_by_another_program_is_a_noisy_neighbour
     let finding = &analysis.findings[0];
     assert_eq!((finding.rule, finding.cost_ns), ("noisy-neighbour", 20 * 10 * 1_000_000));
     assert!(finding.subject.starts_with("backup"), "{}", finding.subject);
-    assert!(finding.summary[1].starts_with("200 ms of it was behind threads of their own"), "{finding:#?}");
+    assert!(
+        finding.summary[1].starts_with("200 ms of it was behind the program's own threads"),
+        "{finding:#?}"
+    );
     // In ten of fourteen parts of the time both had run at once.
     assert!((finding.gain.high - 5.0 / 14.0).abs() < 0.01, "{:?}", finding.gain);
 }
