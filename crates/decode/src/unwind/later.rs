@@ -41,8 +41,11 @@ pub fn walk_raw_stacks(catalogue: &mut Catalogue, files: &dyn Files) {
     }
 }
 
+/// End of the addresses of 32-bit programs.
+const COMPAT_END: u64 = 1 << 32;
+
 /// Path and build id. Without a build id, the process too, because the path may be another file in another
-/// container. The vdso is the kernel's, and the same in every process.
+/// container. The kernel's vdso is the same in every process of one word size.
 type FileKey = (String, Vec<u8>, u32);
 
 struct Tables<'a> {
@@ -85,8 +88,11 @@ impl Tables<'_> {
 
     fn table(&mut self, pid: u32, mapping: &Mapping) -> Option<&Table> {
         let files = self.files;
-        let is_same_anywhere = !mapping.build_id.is_empty() || mapping.path == "[vdso]";
-        let whose = if is_same_anywhere { 0 } else { pid };
+        let whose = match mapping.path.as_str() {
+            _ if !mapping.build_id.is_empty() => 0,
+            "[vdso]" => u32::from(mapping.end <= COMPAT_END),
+            _ => pid,
+        };
         let key = (mapping.path.clone(), mapping.build_id.clone(), whose);
         self.by_file.entry(key).or_insert_with(|| table_of(files, pid, mapping)).as_ref()
     }
@@ -144,11 +150,12 @@ mod tests {
     fn the_vdso_of_many_processes_is_read_once() {
         let files = Counted::default();
         let mut tables = Tables { files: &files, by_file: HashMap::new(), lent: HashMap::new() };
-        let mut reads = |path: &str| {
-            let mapping = Mapping { path: path.to_owned(), ..Mapping::default() };
+        let mut reads = |path: &str, end: u64| {
+            let mapping = Mapping { path: path.to_owned(), end, ..Mapping::default() };
             (1..4).for_each(|pid| assert!(tables.table(pid, &mapping).is_none()));
             files.0.swap(0, Ordering::Relaxed)
         };
-        assert_eq!((reads("[vdso]"), reads("/lib/without_build_id.so")), (1, 3));
+        assert_eq!((reads("[vdso]", 1 << 47), reads("/lib/without_build_id.so", 1 << 47)), (1, 3));
+        assert_eq!(reads("[vdso]", 0xf7f0_0000), 1, "32-bit programs have another one");
     }
 }
