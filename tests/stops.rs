@@ -141,9 +141,13 @@ fn each_call_is_one_span() {
         "an entry and a return are probed: {said} {}",
         report["sources"]
     );
-    let told = &report["runtime_events"][0];
-    assert_eq!((&told["runtime"], &told["spans"]), (&Value::from("calls"), &Value::from(3000)), "{told}");
-    assert_eq!((&told["own_spans"], &told["events"]), (&Value::from(3000), &Value::from(6000)));
+    let events = &report["runtime_events"][0];
+    assert_eq!(
+        (&events["runtime"], &events["spans"]),
+        (&Value::from("calls"), &Value::from(3000)),
+        "{events}"
+    );
+    assert_eq!((&events["own_spans"], &events["events"]), (&Value::from(3000), &Value::from(6000)));
     assert_eq!(report["loss"]["events"], 0, "{}", report["loss"]);
 }
 

@@ -60,7 +60,7 @@ impl LineWatch {
     /// # Errors
     /// If the thread cannot be started.
     pub fn start(budget: f64, cpus: usize, generated: CodeKept) -> io::Result<LineWatch> {
-        let (sender, told) = channel();
+        let (sender, queue) = channel();
         let (out, seen) = channel();
         let worker = (budget > 0.0).then(|| {
             std::thread::Builder::new().spawn(move || {
@@ -76,7 +76,7 @@ impl LineWatch {
                     allowance: Allowance { began: Instant::now(), hits_per_ns, spent: 0 },
                     problems: BTreeSet::new(),
                 };
-                watcher.work(&told, &out);
+                watcher.work(&queue, &out);
                 watcher.problems.into_iter().collect()
             })
         });
@@ -155,12 +155,12 @@ struct Watcher<'a> {
 }
 
 impl Watcher<'_> {
-    fn work(&mut self, told: &Receiver<LineWork>, out: &Sender<Event>) {
-        while self.listen(told, Instant::now() + LOOK_EVERY) {
+    fn work(&mut self, queue: &Receiver<LineWork>, out: &Sender<Event>) {
+        while self.listen(queue, Instant::now() + LOOK_EVERY) {
             let Some(suspect) = self.suspects.worst() else {
                 // Without suspects, wait for the next message.
-                let Ok(told) = told.recv() else { return };
-                self.take(told);
+                let Ok(work) = queue.recv() else { return };
+                self.take(work);
                 continue;
             };
             if !process_exists(suspect.tgid) {
@@ -172,7 +172,8 @@ impl Watcher<'_> {
             let places: Vec<Place> = suspect.places.iter().copied().take(PER_THREAD).collect();
             let affordable = (self.allowance.left() / (each * places.len() as u64)) as usize;
             let wanted = suspect.threads.len().min(THREADS_MAX);
-            if affordable >= wanted && !self.watch(&suspect, (&suspect.threads[..wanted], &places), told, out)
+            if affordable >= wanted
+                && !self.watch(&suspect, (&suspect.threads[..wanted], &places), queue, out)
             {
                 return;
             }
@@ -180,18 +181,18 @@ impl Watcher<'_> {
     }
 
     /// Processes messages until `until`. Returns `false` if the sender has been dropped.
-    fn listen(&mut self, told: &Receiver<LineWork>, until: Instant) -> bool {
+    fn listen(&mut self, queue: &Receiver<LineWork>, until: Instant) -> bool {
         loop {
-            match told.recv_timeout(until.saturating_duration_since(Instant::now())) {
-                Ok(told) => self.take(told),
+            match queue.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(work) => self.take(work),
                 Err(RecvTimeoutError::Timeout) => return true,
                 Err(RecvTimeoutError::Disconnected) => return false,
             }
         }
     }
 
-    fn take(&mut self, told: LineWork) {
-        match told {
+    fn take(&mut self, work: LineWork) {
+        match work {
             LineWork::Samples(samples) => samples.iter().for_each(|sample| self.sample(sample)),
             LineWork::Process(tgid, mappings) => self.mapped(tgid, mappings),
         }
@@ -240,7 +241,7 @@ impl Watcher<'_> {
         &mut self,
         suspect: &Suspect,
         (threads, places): (&[u32], &[Place]),
-        told: &Receiver<LineWork>,
+        queue: &Receiver<LineWork>,
         out: &Sender<Event>,
     ) -> bool {
         let at = lower::now();
@@ -264,7 +265,7 @@ impl Watcher<'_> {
                 }
             }
         }
-        let goes_on = self.listen(told, Instant::now() + WATCH);
+        let goes_on = self.listen(queue, Instant::now() + WATCH);
         let until = lower::now();
         let (mut came, mut seen) = (BTreeSet::new(), Vec::new());
         for ((tid, (address, bytes)), watchpoint) in &open {

@@ -160,7 +160,7 @@ impl RuntimeNames {
         }
     }
 
-    fn send(&mut self, told: NameWork) {
+    fn send(&mut self, work: NameWork) {
         if self.sender.is_none() && self.worker.is_none() {
             let (sender, receiver) = channel();
             let (kept, tables) = (self.kept.clone(), self.tables.take());
@@ -180,7 +180,7 @@ impl RuntimeNames {
             }
         }
         if let Some(sender) = &self.sender {
-            let _ = sender.send(told);
+            let _ = sender.send(work);
         }
     }
 }
@@ -211,10 +211,10 @@ struct Reader {
 }
 
 impl Reader {
-    fn work(&mut self, told: &Receiver<NameWork>) {
+    fn work(&mut self, queue: &Receiver<NameWork>) {
         loop {
             let waited_for = self.runtimes.values().filter_map(Runtime::asked_in).min();
-            match told.recv_timeout(waited_for.map_or(ASK_AGAIN, |left| left.max(ASK_AGAIN_FIRST))) {
+            match queue.recv_timeout(waited_for.map_or(ASK_AGAIN, |left| left.max(ASK_AGAIN_FIRST))) {
                 Ok(NameWork::Runtime(tgid, kind, library)) => {
                     let gone = self.runtimes.insert(tgid, Runtime::new(tgid, kind, library));
                     gone.iter().for_each(|runtime| self.leave(runtime));

@@ -102,7 +102,7 @@ pub struct Derived {
     /// The same as sums, runtime by runtime.
     pub runtimes: Vec<runtimes::RuntimeUse>,
     /// Counts of the lanes, events and spans that each runtime reported.
-    pub told: Vec<runtimes::Telling>,
+    pub runtime_events: Vec<runtimes::Telling>,
 }
 
 /// The analysis of one trace.
@@ -240,7 +240,7 @@ pub fn complete(
             spins: spun(trace, &ledger, (&roles, timelines, &rendezvous)),
             rendezvous,
             runtimes: runtimes::derive(trace, &roles, &ledger),
-            told: runtimes::event_counts(trace),
+            runtime_events: runtimes::event_counts(trace),
             ..Derived::default()
         }
     });

@@ -95,7 +95,7 @@ pub fn to_json_with(trace: &Trace, analysis: &Analysis, stacks: &StackAsk) -> Va
         },
         "calls": calls::to_json(trace, &derived.calls),
         "parallelism": parallelism(&derived.parallelism),
-        "runtime_events": derived.told.iter().map(gc::runtime_events).collect::<Value>(),
+        "runtime_events": derived.runtime_events.iter().map(gc::runtime_events).collect::<Value>(),
         "runtimes": derived.runtimes.iter().map(runtime).collect::<Value>(),
         "stacks": crate::stacks::to_json(trace, stacks),
         "loss": lost(&figures::loss(trace)),

@@ -17,20 +17,20 @@ pub(crate) fn to_json(trace: &Trace, analysis: &Analysis) -> Value {
     let of = |fired: &Fired| {
         let chain = moments.iter().flat_map(|moments| moments.chain(fired));
         let mut value = json!(fired);
-        value["why"] = chain.map(|told| link_json(trace, &told)).collect();
+        value["why"] = chain.map(|step| link_json(trace, &step)).collect();
         value
     };
     trace.manifest.fired.iter().map(of).collect()
 }
 
-fn link_json(trace: &Trace, told: &ChainLink) -> Value {
+fn link_json(trace: &Trace, step: &ChainLink) -> Value {
     let since = |at: Timestamp| at.since(trace.start()).0;
     let name = |id: ThreadId| holdup_findings::wording::thread(trace, id);
     json!({
-        "text": told.text,
-        "thread": told.link.thread.map(name).unwrap_or_default(),
-        "start_ns": since(told.link.start),
-        "end_ns": since(told.link.end),
-        "basis": told.basis,
+        "text": step.text,
+        "thread": step.link.thread.map(name).unwrap_or_default(),
+        "start_ns": since(step.link.start),
+        "end_ns": since(step.link.end),
+        "basis": step.basis,
     })
 }

@@ -107,9 +107,9 @@ impl Layout {
     /// Layout as published by the machine. `symbols` are those of its library, and `loaded` is the library's
     /// load bias.
     pub fn read(memory: &dyn Memory, symbols: &HashMap<String, u64>, loaded: u64) -> Option<Layout> {
-        let told = MachineTables { memory, symbols, loaded };
-        let fields = told.fields()?;
-        let sizes = told.sizes()?;
+        let tables = MachineTables { memory, symbols, loaded };
+        let fields = tables.fields()?;
+        let sizes = tables.sizes()?;
         let field = |owner: &str, name: &str| fields.get(&(owner.to_owned(), name.to_owned()));
         let offset = |owner: &str, name: &str| field(owner, name).map(|field| field.offset);
         let length = field("HeapBlock::Header", "_length")?;

@@ -76,21 +76,21 @@ impl Layout {
         blob: u64,
         address: u64,
     ) -> Option<Vec<Call>> {
-        let told = scopes.parts.read(memory, blob)?;
-        let pc = i64::try_from(address.checked_sub(told.code)?).ok()?;
-        let mut at = calls_at(memory, scopes, &told, pc)?;
+        let part = scopes.parts.read(memory, blob)?;
+        let pc = i64::try_from(address.checked_sub(part.code)?).ok()?;
+        let mut at = calls_at(memory, scopes, &part, pc)?;
         let mut calls = Vec::new();
         while at != 0 {
             if calls.len() == CALLS_MAX {
                 return None;
             }
-            let bytes = readable(memory, told.calls.checked_add(u64::from(at))?, CALL_BYTES);
+            let bytes = readable(memory, part.calls.checked_add(u64::from(at))?, CALL_BYTES);
             let mut packed = Packed { bytes: &bytes, excluded: self.excluded };
             at = packed.number()?;
             let method = u64::from(packed.number()?.checked_sub(1)?);
             let index = packed.number()?.saturating_sub(ENTRY);
             let method =
-                pointer(memory, told.metadata.checked_add(method * 8)?).filter(|method| *method != 0)?;
+                pointer(memory, part.metadata.checked_add(method * 8)?).filter(|method| *method != 0)?;
             calls.push(self.call(memory, method, Some(index))?);
         }
         (!calls.is_empty()).then_some(calls)
@@ -98,11 +98,11 @@ impl Layout {
 }
 
 /// Offset of the calls of the first place at or after `pc` (`PcDescContainer::find_pc_desc_internal`).
-fn calls_at(memory: &dyn Memory, scopes: &Scopes, told: &PartAddresses, pc: i64) -> Option<u32> {
-    let bytes = told.places_end.checked_sub(told.places).filter(|bytes| *bytes <= PLACES_BYTES_MAX)?;
+fn calls_at(memory: &dyn Memory, scopes: &Scopes, part: &PartAddresses, pc: i64) -> Option<u32> {
+    let bytes = part.places_end.checked_sub(part.places).filter(|bytes| *bytes <= PLACES_BYTES_MAX)?;
     let count = bytes.checked_div(scopes.place_bytes)?;
     let of = |number: u64, offset: u64| {
-        int(memory, told.places.checked_add(number.checked_mul(scopes.place_bytes)?)?.checked_add(offset)?)
+        int(memory, part.places.checked_add(number.checked_mul(scopes.place_bytes)?)?.checked_add(offset)?)
     };
     let (mut low, mut high) = (0, count);
     while low < high {

@@ -225,20 +225,20 @@ pub(crate) fn retell(
     sink: &mut dyn FnMut(Event),
 ) -> Result<ImportSummary, ReadError> {
     let survey = Survey::new(records, wanted)?;
-    if survey.told.samples == 0 && survey.told.switches == 0 {
+    if survey.summary.samples == 0 && survey.summary.switches == 0 {
         return Err(ReadError::Empty);
     }
-    if survey.told.span.1.since(survey.told.span.0).0 > SPAN_MAX_NS {
+    if survey.summary.span.1.since(survey.summary.span.0).0 > SPAN_MAX_NS {
         return Err(ReadError::Broken { what: "its times are more than 30 days apart", offset: 0 });
     }
-    let mut told = survey.told.clone();
-    if told.switched {
-        told.missing_switches = switched::emit(records, &survey, sink)?;
-        told.lost = told.lost.saturating_add(told.missing_switches);
+    let mut summary = survey.summary.clone();
+    if summary.switched {
+        summary.missing_switches = switched::emit(records, &survey, sink)?;
+        summary.lost = summary.lost.saturating_add(summary.missing_switches);
     } else {
         sampled::emit(records, &survey, sink)?;
     }
-    Ok(told)
+    Ok(summary)
 }
 
 /// Gives each distinct stack of a process an id, and defines it once. Copies of a stack's memory are all distinct.

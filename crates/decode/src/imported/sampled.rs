@@ -34,12 +34,12 @@ pub(super) fn emit(
     for (tid, person) in survey.people().filter(|(_, person)| person.began_before) {
         let tgid = survey.tgid(tid, person.tgid);
         if survey.is_target(tid, tgid) {
-            teller.begin(survey.told.span.0, (tid, tgid), &person.name);
-            teller.look(survey.told.span.0, tid, SnapshotState::Untracked, &mut forward);
+            teller.begin(survey.summary.span.0, (tid, tgid), &person.name);
+            teller.look(survey.summary.span.0, tid, SnapshotState::Untracked, &mut forward);
         }
     }
     records.each(&mut |record| teller.emit_record(record, &mut forward))?;
-    teller.finish(survey.told.span.1, &mut forward);
+    teller.finish(survey.summary.span.1, &mut forward);
     order.finish(sink);
     Ok(())
 }
@@ -66,7 +66,7 @@ struct Teller<'a> {
 
 impl Teller<'_> {
     fn emit_record(&mut self, record: Record, sink: &mut dyn FnMut(Event)) {
-        let start = self.survey.told.span.0;
+        let start = self.survey.summary.span.0;
         if let Record::Name { tid, name, .. } = &record {
             self.names.insert(*tid, name.clone());
         }
@@ -129,7 +129,7 @@ impl Teller<'_> {
         sample.tgid = self.survey.tgid(sample.tid, sample.tgid);
         let (at, cpu, tid) = (sample.at, sample.cpu, sample.tid);
         let period = Duration(sampled.period_ns);
-        let start = self.survey.told.span.0;
+        let start = self.survey.summary.span.0;
         self.stacks.emit(sampled, sink);
         let free = self.ran_until.get(&cpu).copied().filter(|_| cpu != CpuId::NONE).unwrap_or(start);
         self.ran_until.insert(cpu, at.max(free));

@@ -29,7 +29,7 @@ pub(super) struct Person {
 /// Threads and time span of a file.
 #[derive(Default)]
 pub(super) struct Survey {
-    pub told: ImportSummary,
+    pub summary: ImportSummary,
     people: BTreeMap<u32, Person>,
     parents: HashMap<u32, u32>,
     chosen: Option<BTreeSet<u32>>,
@@ -59,12 +59,13 @@ impl Survey {
             survey.chosen = Some(survey.descendants(chosen));
         }
         let (start, end) = span.unwrap_or_default();
-        survey.told.span = (Timestamp(start), Timestamp(end));
-        let mean = survey.period_sum_ns / u128::from(survey.told.samples.max(1));
-        survey.told.sample_period_ns = u64::try_from(mean).unwrap_or(0);
+        survey.summary.span = (Timestamp(start), Timestamp(end));
+        let mean = survey.period_sum_ns / u128::from(survey.summary.samples.max(1));
+        survey.summary.sample_period_ns = u64::try_from(mean).unwrap_or(0);
         // The time that the first sample represents began before it.
-        if !survey.told.switched {
-            survey.told.span.0 = survey.told.span.0 - holdup_events::Duration(survey.told.sample_period_ns);
+        if !survey.summary.switched {
+            survey.summary.span.0 =
+                survey.summary.span.0 - holdup_events::Duration(survey.summary.sample_period_ns);
         }
         Ok(survey)
     }
@@ -149,17 +150,17 @@ impl Survey {
                 self.parents.entry(*tid).or_insert(*parent_tid);
             }
             Record::Sample(sampled) => {
-                self.told.samples += 1;
+                self.summary.samples += 1;
                 self.period_sum_ns += u128::from(sampled.period_ns);
                 self.period_max_ns = self.period_max_ns.max(sampled.period_ns);
                 let first = *self.period_of_first.get_or_insert(sampled.period_ns);
-                self.told.periods_vary |= first != sampled.period_ns;
+                self.summary.periods_vary |= first != sampled.period_ns;
                 let sample = &sampled.sample;
                 self.seen(sample.tid, sample.tgid, &sampled.name, SnapshotState::Untracked);
             }
             Record::Switch(switched) => {
-                self.told.switches += 1;
-                self.told.switched = true;
+                self.summary.switches += 1;
+                self.summary.switched = true;
                 let running = SnapshotState::Running(switched.cpu);
                 self.seen(switched.prev_tid, switched.prev_tgid, &switched.prev_name, running);
                 self.seen(
@@ -170,11 +171,12 @@ impl Survey {
                 );
             }
             Record::Waking(waking, name) => {
-                self.told.wakeups += 1;
+                self.summary.wakeups += 1;
                 self.seen(waking.wakee_tid, 0, name, SnapshotState::Blocked(unknown_wait(0)));
             }
             Record::Lost { events, reason, .. } => {
-                let sum = if *reason == THROTTLED { &mut self.told.held_back } else { &mut self.told.lost };
+                let sum =
+                    if *reason == THROTTLED { &mut self.summary.held_back } else { &mut self.summary.lost };
                 *sum = sum.saturating_add(*events);
             }
             Record::Exit { .. } | Record::Mapping(_) => {}

@@ -18,7 +18,7 @@ pub(super) fn emit(
     survey: &Survey,
     sink: &mut dyn FnMut(Event),
 ) -> Result<u64, ReadError> {
-    let start = survey.told.span.0;
+    let start = survey.summary.span.0;
     for (tid, person) in survey.people().filter(|(_, person)| person.began_before) {
         sink(at_start(tid, person, survey));
     }
@@ -47,7 +47,7 @@ fn at_start(tid: u32, person: &Person, survey: &Survey) -> Event {
         _ => SnapshotState::Untracked,
     };
     Event::Snapshot(Snapshot {
-        at: survey.told.span.0,
+        at: survey.summary.span.0,
         tid,
         tgid,
         parent_tgid: 0,

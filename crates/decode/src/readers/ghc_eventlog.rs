@@ -68,12 +68,12 @@ impl Reader for Format {
     }
 
     fn read(&self, bytes: &[u8], _: &Wanted, sink: &mut dyn FnMut(Event)) -> Result<Facts, ReadError> {
-        let (mut told, cut) = layout::events(bytes)?;
+        let (mut events, cut) = layout::events(bytes)?;
         // Buffers are written one capability at a time.
-        told.sort_by_key(|event| event.at);
-        let mut log = Log::new(&told);
-        log.survey(&told);
-        for event in &told {
+        events.sort_by_key(|event| event.at);
+        let mut log = Log::new(&events);
+        log.survey(&events);
+        for event in &events {
             log.take(event);
         }
         if cut {
@@ -82,7 +82,7 @@ impl Reader for Format {
         for _ in 0..log.heap.left_out {
             log.telling.lose("too-many-censuses");
         }
-        let start = told.first().map_or(0, |event| event.at);
+        let start = events.first().map_or(0, |event| event.at);
         if log.capabilities.is_empty() && !log.heap.is_empty() {
             // A census needs a thread that it belongs to.
             log.capability(0, start);
@@ -167,16 +167,16 @@ struct Log {
 }
 
 impl Log {
-    fn new(told: &[LoggedEvent]) -> Log {
-        let has_states = told.iter().any(|event| matches!(event.id, id::RUN_THREAD | id::STOP_THREAD));
+    fn new(events: &[LoggedEvent]) -> Log {
+        let has_states = events.iter().any(|event| matches!(event.id, id::RUN_THREAD | id::STOP_THREAD));
         let telling = if has_states { Telling::with_states() } else { Telling::default() };
         Log { telling, has_states, ..Log::default() }
     }
 
     /// Reads what must be known before the first event is emitted.
-    fn survey(&mut self, told: &[LoggedEvent]) {
+    fn survey(&mut self, events: &[LoggedEvent]) {
         "GHC".clone_into(&mut self.version);
-        for event in told {
+        for event in events {
             let mut body = Body(event.body);
             match event.id {
                 id::RTS_IDENTIFIER if body.u32().is_some() => self.version = body.text(),

@@ -37,14 +37,14 @@ impl Reader for Format {
         let layout = Layout::parse(bytes)?;
         let file = File::open(layout)?;
         let mut first = true;
-        let told = retell(&file, wanted, &mut |event| {
+        let summary = retell(&file, wanted, &mut |event| {
             // The first pass over the file is complete here.
             if std::mem::take(&mut first) && file.user_stacks() > 0 {
                 sink(Event::Loss(not_unwound(&file, event.at())));
             }
             sink(event);
         })?;
-        Ok(facts(&file, &told))
+        Ok(facts(&file, &summary))
     }
 }
 
@@ -60,32 +60,32 @@ fn not_unwound(file: &File<'_>, start: Timestamp) -> Loss {
     }
 }
 
-fn facts(file: &File<'_>, told: &ImportSummary) -> Facts {
+fn facts(file: &File<'_>, summary: &ImportSummary) -> Facts {
     let layout = &file.layout;
-    let samples_missing = samples_missing(file, told);
+    let samples_missing = samples_missing(file, summary);
     let mut sources = vec![SourceState {
         name: SAMPLES.to_owned(),
-        active: told.samples > 0,
+        active: summary.samples > 0,
         missing: samples_missing,
-        events: told.samples,
-        lost: told.losses().0,
+        events: summary.samples,
+        lost: summary.losses().0,
     }];
     sources.push(SourceState {
         name: SWITCHES.to_owned(),
-        active: told.switched,
-        missing: told.switches_missing(
+        active: summary.switched,
+        missing: summary.switches_missing(
             "no context switches: record them with perf sched record, or perf record --switch-events",
         ),
-        events: told.switches + told.wakeups,
-        lost: told.losses().1,
+        events: summary.switches + summary.wakeups,
+        lost: summary.losses().1,
     });
     Facts {
         host: host(layout),
         command: layout.strings(Feature::CommandLine),
-        span: told.span,
-        backend: if told.switched { Backend::Perf } else { Backend::Proc },
-        limits: told.limits("perf.data"),
-        sample_period_ns: told.sample_period_ns,
+        span: summary.span,
+        backend: if summary.switched { Backend::Perf } else { Backend::Proc },
+        limits: summary.limits("perf.data"),
+        sample_period_ns: summary.sample_period_ns,
         sources,
         names: None,
         kernel: Kernel { text_address: file.kernel_text(), build_id: layout.kernel_build_id() },
@@ -93,15 +93,15 @@ fn facts(file: &File<'_>, told: &ImportSummary) -> Facts {
 }
 
 /// Description of the data missing in the samples.
-fn samples_missing(file: &File<'_>, told: &ImportSummary) -> String {
+fn samples_missing(file: &File<'_>, summary: &ImportSummary) -> String {
     let mut missing = Vec::new();
-    if told.samples == 0 {
+    if summary.samples == 0 {
         missing.push("no samples of a clock or of cycles".to_owned());
     }
-    if told.is_untimed() {
+    if summary.is_untimed() {
         missing
             .push("its samples are not proportional to time: running times cannot be estimated".to_owned());
-    } else if told.periods_vary {
+    } else if summary.periods_vary {
         missing.push("its samples represent unequal times, counted as equal".to_owned());
     }
     if file.other_samples() > 0 {

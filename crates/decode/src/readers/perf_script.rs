@@ -45,19 +45,19 @@ impl Reader for Format {
 
     fn read(&self, bytes: &[u8], wanted: &Wanted, sink: &mut dyn FnMut(Event)) -> Result<Facts, ReadError> {
         let text = Text::survey(bytes);
-        let told = retell(&text, wanted, sink)?;
-        Ok(facts(text, told))
+        let summary = retell(&text, wanted, sink)?;
+        Ok(facts(text, summary))
     }
 }
 
-fn facts(text: Text<'_>, told: ImportSummary) -> Facts {
+fn facts(text: Text<'_>, summary: ImportSummary) -> Facts {
     let mut missing = Vec::new();
-    if told.samples == 0 {
+    if summary.samples == 0 {
         missing.push("no samples of a clock or of cycles".to_owned());
-    } else if told.is_untimed() {
+    } else if summary.is_untimed() {
         missing
             .push("its samples are not proportional to time: running times cannot be estimated".to_owned());
-    } else if told.periods_vary {
+    } else if summary.periods_vary {
         missing.push("its samples represent unequal times, counted as equal".to_owned());
     }
     if text.other_samples.get() > 0 {
@@ -70,17 +70,17 @@ fn facts(text: Text<'_>, told: ImportSummary) -> Facts {
     let sources = vec![
         SourceState {
             name: SAMPLES.to_owned(),
-            active: told.samples > 0,
+            active: summary.samples > 0,
             missing: missing.join("; "),
-            events: told.samples,
-            lost: told.losses().0,
+            events: summary.samples,
+            lost: summary.losses().0,
         },
         SourceState {
             name: SWITCHES.to_owned(),
-            active: told.switched,
-            missing: told.switches_missing("no context switches in the text"),
-            events: told.switches + told.wakeups,
-            lost: told.losses().1,
+            active: summary.switched,
+            missing: summary.switches_missing("no context switches in the text"),
+            events: summary.switches + summary.wakeups,
+            lost: summary.losses().1,
         },
     ];
     Facts {
@@ -91,10 +91,10 @@ fn facts(text: Text<'_>, told: ImportSummary) -> Facts {
             ..Host::default()
         },
         command: Vec::new(),
-        span: told.span,
-        backend: if told.switched { Backend::Perf } else { Backend::Proc },
-        limits: told.limits("perf script"),
-        sample_period_ns: told.sample_period_ns,
+        span: summary.span,
+        backend: if summary.switched { Backend::Perf } else { Backend::Proc },
+        limits: summary.limits("perf script"),
+        sample_period_ns: summary.sample_period_ns,
         sources,
         names: Some(text.names.into_inner()),
         kernel: Kernel::default(),

@@ -56,15 +56,15 @@ impl Reader for Format {
         let columns = Columns::new(&profile, &places);
         let cpu = columns.cpu();
         // Some profilers write allocations together with CPU time.
-        let told = match (columns.heap().filter(|heap| heap.is_whole() || cpu.is_none()), cpu) {
+        let rows = match (columns.heap().filter(|heap| heap.is_whole() || cpu.is_none()), cpu) {
             (Some(heap), _) => Heap::new(heap, &profile, &places).emit(&profile, sink),
             (None, Some(column)) => cpu::emit(&profile, &places, column, sink)?,
             (None, None) => return Err(unsupported(&profile, &places)),
         };
-        if told.rows == 0 {
+        if rows.rows == 0 {
             return Err(ReadError::Empty);
         }
-        Ok(facts(told, places))
+        Ok(facts(rows, places))
     }
 }
 
@@ -89,21 +89,21 @@ fn unsupported(profile: &Profile, places: &Places) -> ReadError {
     }
 }
 
-fn facts(told: EmittedRows, places: Places) -> Facts {
-    let missing = match told.rows < told.wanted {
-        true => format!("{} are thinned down to {}", told.wanted, told.rows),
+fn facts(rows: EmittedRows, places: Places) -> Facts {
+    let missing = match rows.rows < rows.wanted {
+        true => format!("{} are thinned down to {}", rows.wanted, rows.rows),
         false => String::new(),
     };
     Facts {
         backend: Backend::Proc,
-        limits: told.limits,
-        span: told.span,
-        sample_period_ns: told.period_ns,
+        limits: rows.limits,
+        span: rows.span,
+        sample_period_ns: rows.period_ns,
         sources: vec![SourceState {
-            name: told.source.to_owned(),
+            name: rows.source.to_owned(),
             active: true,
             missing,
-            events: told.rows,
+            events: rows.rows,
             lost: 0,
         }],
         names: Some(places.names),

@@ -241,19 +241,22 @@ fn a_slot_that_is_used_again_is_another_lane() {
         // Its last collection comes behind its end.
         file.write(1, &message(2, 24, at + 4, &[]));
     }
-    let mut told = Vec::new();
+    let mut events = Vec::new();
     rings.poll(ALWAYS, &mut |event| {
         if let Event::Runtime(tell) = event {
-            told.push((tell.at.0, tell.what, tell.name.to_string()));
+            events.push((tell.at.0, tell.what, tell.name.to_string()));
         }
     });
-    let lanes: Vec<u64> =
-        told.iter().filter(|(_, what, _)| *what == RuntimeEventKind::LaneStart).map(|(at, ..)| *at).collect();
+    let lanes: Vec<u64> = events
+        .iter()
+        .filter(|(_, what, _)| *what == RuntimeEventKind::LaneStart)
+        .map(|(at, ..)| *at)
+        .collect();
     assert_eq!(lanes, [10, 20]);
     let ends: Vec<u64> =
-        told.iter().filter(|(_, what, _)| *what == RuntimeEventKind::LaneEnd).map(|(at, ..)| *at).collect();
+        events.iter().filter(|(_, what, _)| *what == RuntimeEventKind::LaneEnd).map(|(at, ..)| *at).collect();
     assert_eq!(ends, [20]);
-    assert!(told.iter().any(|(_, _, name)| name == "minor"));
+    assert!(events.iter().any(|(_, _, name)| name == "minor"));
 }
 
 #[test]

@@ -37,30 +37,30 @@ impl Tasks {
 
 impl Builder<'_> {
     /// A wait from before the recording begins with it. A wait from before its window begins with the window.
-    pub(super) fn task_wait(&mut self, told: &TaskWait) {
-        let waiter = self.last_of(told.tid, told.tgid);
-        let waker = (told.waker_tid != 0).then(|| self.last_of(told.waker_tid, told.tgid));
-        let (tgid, end) = (self.names.process(told.tgid), told.at.max(self.start));
+    pub(super) fn task_wait(&mut self, event: &TaskWait) {
+        let waiter = self.last_of(event.tid, event.tgid);
+        let waker = (event.waker_tid != 0).then(|| self.last_of(event.waker_tid, event.tgid));
+        let (tgid, end) = (self.names.process(event.tgid), event.at.max(self.start));
         let looked = self.tasks.open.get(&tgid).copied();
-        let begins = match told.object {
-            0 => looked.map_or(end, |looked| looked.max(told.since)),
-            _ => told.since,
+        let begins = match event.object {
+            0 => looked.map_or(end, |looked| looked.max(event.since)),
+            _ => event.since,
         };
         self.tasks.all.rows.push(TaskWaitRow {
             thread: self.live.at(waiter).id,
             start: begins.clamp(self.start, end),
             end,
-            object: told.object,
-            stack: self.names.intern_stack(told.stack),
+            object: event.object,
+            stack: self.names.intern_stack(event.stack),
             waker: waker.map(|waker| self.live.at(waker).id),
-            waker_stack: self.names.intern_stack(told.waker_stack),
-            channel: told.channel,
+            waker_stack: self.names.intern_stack(event.waker_stack),
+            channel: event.channel,
         });
     }
 
-    pub(super) fn task_window(&mut self, told: &TaskWindow) {
-        let process = self.names.process(told.tgid);
-        self.tasks.window(process, told.at.max(self.start), told.opens);
+    pub(super) fn task_window(&mut self, event: &TaskWindow) {
+        let process = self.names.process(event.tgid);
+        self.tasks.window(process, event.at.max(self.start), event.opens);
     }
 }
 

@@ -68,7 +68,7 @@ mod wait_flag {
 const SAMPLE_HAS_REGISTERS: u8 = 0x80;
 
 /// Code of a [`crate::event::RuntimeEventKind`] in the low bits, a span's kind above.
-mod told {
+mod runtime_event_code {
     pub const LANE_START: u8 = 0;
     pub const LANE_END: u8 = 1;
     pub const BEGIN: u8 = 2;

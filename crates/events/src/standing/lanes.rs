@@ -79,8 +79,8 @@ impl Lanes {
     /// Passes on that they began, and the spans that are open: since `at`, as far as the recording knows.
     pub(super) fn emit_open(&self, at: Timestamp, sink: &mut dyn FnMut(Event)) {
         for lane in self.0.values() {
-            let told = lane.start.iter().chain(&lane.open);
-            told.for_each(|tell| sink(Event::Runtime(RuntimeEvent { at, ..tell.clone() })));
+            let open_first = lane.start.iter().chain(&lane.open);
+            open_first.for_each(|tell| sink(Event::Runtime(RuntimeEvent { at, ..tell.clone() })));
         }
     }
 }

@@ -270,7 +270,7 @@ pub(super) fn class_of_blocked(
     // Whether a poll with a timeout was a sleep is decided by its end, unless the runtime reported that it
     // was idle.
     let is_guess =
-        matches!(class, Class::WorkWait | Class::NetWait) && roles.told.class_of_wait(slice).is_none();
+        matches!(class, Class::WorkWait | Class::NetWait) && roles.phases.class_of_wait(slice).is_none();
     let by_timer = is_guess && is_multiplex(trace, slice) && woken_by_timer(slice, wakeups);
     if by_timer { Class::Sleep } else { class }
 }

@@ -67,8 +67,8 @@ impl LockClasses {
             waits
         });
         let mut waits = Waits::new();
-        for (key, (told, ns)) in parts.into_iter().flatten() {
-            waits.entry(key).or_insert((told, 0)).1 += ns;
+        for (key, (rule_of_stack, ns)) in parts.into_iter().flatten() {
+            waits.entry(key).or_insert((rule_of_stack, 0)).1 += ns;
         }
         classify(trace, roles, waits)
     }
@@ -120,20 +120,22 @@ pub(super) fn outer_class(function: &str) -> Option<&str> {
 
 fn classify(trace: &Trace, roles: &Roles, waits: Waits) -> LockClasses {
     let numbers = numbers(trace, &waits);
-    let lock = |wait: WaitId, told: &StackRule| -> Option<LockClass> {
-        let (rule, class) = told.as_ref()?;
+    let lock = |wait: WaitId, rule_of_stack: &StackRule| -> Option<LockClass> {
+        let (rule, class) = rule_of_stack.as_ref()?;
         let process = trace.wait(wait).process;
         let number = class.as_ref().and_then(|class| numbers.get(&(process, *rule, class.as_str())));
         Some(LockClass { process, rule: *rule, number: number.copied().unwrap_or(0) })
     };
     let mut of_word: BTreeMap<WaitId, BTreeMap<LockClass, u64>> = BTreeMap::new();
-    for ((wait, _), (told, ns)) in &waits {
-        if let Some(lock) = lock(*wait, told) {
+    for ((wait, _), (rule_of_stack, ns)) in &waits {
+        if let Some(lock) = lock(*wait, rule_of_stack) {
             *of_word.entry(*wait).or_default().entry(lock).or_default() += ns;
         }
     }
     let on_such_words = waits.iter().filter(|((wait, _), _)| of_word.contains_key(wait));
-    let of_stack = on_such_words.map(|((wait, stack), (told, _))| (*stack, lock(*wait, told))).collect();
+    let of_stack = on_such_words
+        .map(|((wait, stack), (rule_of_stack, _))| (*stack, lock(*wait, rule_of_stack)))
+        .collect();
     let of_wait = of_word.into_iter().map(|(wait, locks)| {
         let most = locks.into_iter().max_by_key(|(_, ns)| *ns).map(|(lock, _)| lock);
         (wait, most.filter(|lock| roles.word_rule(wait) == Some(lock.rule)))
@@ -148,8 +150,8 @@ fn classify(trace: &Trace, roles: &Roles, waits: Waits) -> LockClasses {
 /// Numbers the classes of each process and rule by wait time. Classes beyond the maximum get no number.
 fn numbers<'a>(trace: &Trace, waits: &'a Waits) -> BTreeMap<(ProcessId, RuleId, &'a str), u64> {
     let mut sums: BTreeMap<(ProcessId, RuleId), BTreeMap<&str, u64>> = BTreeMap::new();
-    for ((wait, _), (told, ns)) in waits {
-        if let Some((rule, Some(class))) = told {
+    for ((wait, _), (rule_of_stack, ns)) in waits {
+        if let Some((rule, Some(class))) = rule_of_stack {
             let of_rule = sums.entry((trace.wait(*wait).process, *rule)).or_default();
             *of_rule.entry(class).or_default() += ns;
         }

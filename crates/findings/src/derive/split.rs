@@ -174,7 +174,7 @@ impl Split {
     pub fn counting(trace: &Trace, roles: &Roles, counts: impl Fn(&SampleRow) -> bool) -> Split {
         let (mut rest, mut told) = (Pool::new(trace), Pool::new(trace));
         for sample in trace.samples.iter().filter(|sample| counts(sample)) {
-            match roles.told.class_of_sample(sample) {
+            match roles.phases.class_of_sample(sample) {
                 None => rest.add(sample, roles.class_of_sample(sample)),
                 Some(Class::GcWork) => told.add(sample, roles.class_of_sample(sample)),
                 Some(_) => {}
@@ -193,7 +193,7 @@ impl Split {
         (thread, range): (ThreadId, (Timestamp, Timestamp)),
         running_ns: u64,
     ) -> impl Iterator<Item = (Class, u64)> {
-        let [work, wait] = roles.told.ran(thread, range);
+        let [work, wait] = roles.phases.ran(thread, range);
         let work = work.min(running_ns);
         let wait = wait.min(running_ns - work);
         let spun = self.told.as_mut().map_or(0, |told| told.parts_ns(trace, thread, work)[SPIN]);

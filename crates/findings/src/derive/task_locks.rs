@@ -39,7 +39,7 @@ pub struct TaskLock {
     /// Places of the releases, by the wait time that they ended (ns), largest first.
     pub let_go: Vec<(String, u64)>,
     /// Activity of the releasing threads while tasks waited (ns), largest first.
-    pub meanwhile: Vec<(Held, u64)>,
+    pub holder_activity: Vec<(Held, u64)>,
     /// Waits of the releasing threads that mostly overlap with other waits for the lock: thread and start.
     pub held: Vec<(ThreadId, Timestamp)>,
 }
@@ -204,7 +204,7 @@ struct Sums {
     places: BTreeMap<String, u64>,
     through: BTreeMap<String, u64>,
     let_go: BTreeMap<String, u64>,
-    meanwhile: BTreeMap<Held, u64>,
+    holder_activity: BTreeMap<Held, u64>,
     /// For each wait of a holder: the part that overlaps with other waits for the lock, and its length (ns).
     held: BTreeMap<(ThreadId, Timestamp), (u64, u64)>,
 }
@@ -255,7 +255,7 @@ impl Sums {
             let wakeups = trace.wakeups.of_thread(thread);
             let before = wakeups.partition_point(|wakeup| wakeup.at < slice.start);
             let class = class_of_slice((trace, roles), &slice, &mut &wakeups[before..]);
-            *self.meanwhile.entry(class.map_or(Held::Ran, Held::Waited)).or_default() += ns;
+            *self.holder_activity.entry(class.map_or(Held::Ran, Held::Waited)).or_default() += ns;
             if class.is_some_and(Class::waits_outside_program) {
                 let sums = self.held.entry((thread, slice.start)).or_insert((0, slice.duration().0));
                 sums.0 += ns;
@@ -275,7 +275,7 @@ impl Sums {
             longest_ns: self.longest_ns,
             elsewhere: elsewhere.collect(),
             let_go: ranked(&self.let_go),
-            meanwhile: ranked(&self.meanwhile),
+            holder_activity: ranked(&self.holder_activity),
             held: self.held.iter().filter(|(_, (ns, all))| 2 * ns > *all).map(|(of, _)| *of).collect(),
             place,
         }

@@ -19,9 +19,10 @@ pub fn without(calls: &LockCalls, facts: Facts, shared: &[SharedData], lock: u32
     let trace = facts.trace;
     let beside = lines_with_lock(facts, shared, lock);
     let lies_there = |sample: &SampleRow| {
-        let told = sample.data.kind != AccessKind::None;
-        told && beside
-            .contains(&(trace.threads[sample.thread.index()].process, sample.data.address / LINE_BYTES))
+        let is_known = sample.data.kind != AccessKind::None;
+        is_known
+            && beside
+                .contains(&(trace.threads[sample.thread.index()].process, sample.data.address / LINE_BYTES))
     };
     let spins = |sample: &SampleRow| facts.roles.class_of_sample(sample) == Class::Spin;
     let spun = Speed::new(trace, 0.0, spins).taken();

@@ -278,9 +278,9 @@ fn lock_name(lock: &TaskLock) -> String {
 
 /// A sentence on the holders' states, and the places of their releases.
 fn holders_sentence(lock: &TaskLock) -> Option<String> {
-    let all_ns: u64 = lock.meanwhile.iter().map(|(_, ns)| ns).sum();
+    let all_ns: u64 = lock.holder_activity.iter().map(|(_, ns)| ns).sum();
     let share = |ns: u64| ns as f64 / all_ns.max(1) as f64;
-    let parts = lock.meanwhile.iter().filter(|(_, ns)| share(*ns) >= MEANWHILE_MIN);
+    let parts = lock.holder_activity.iter().filter(|(_, ns)| share(*ns) >= MEANWHILE_MIN);
     let parts: Vec<String> =
         parts.map(|(held, ns)| format!("{} {}", did(*held), percent(share(*ns)))).collect();
     if parts.is_empty() {
@@ -308,9 +308,9 @@ fn did(held: Held) -> &'static str {
 }
 
 fn advice(lock: Option<&TaskLock>) -> Vec<String> {
-    let all_ns: u64 = lock.iter().flat_map(|lock| &lock.meanwhile).map(|(_, ns)| ns).sum();
+    let all_ns: u64 = lock.iter().flat_map(|lock| &lock.holder_activity).map(|(_, ns)| ns).sum();
     let share = |wanted: &dyn Fn(Held) -> bool| {
-        let rows = lock.iter().flat_map(|lock| &lock.meanwhile);
+        let rows = lock.iter().flat_map(|lock| &lock.holder_activity);
         rows.filter(|(held, _)| wanted(*held)).map(|(_, ns)| *ns).sum::<u64>() as f64 / all_ns.max(1) as f64
     };
     let mut advice = Vec::new();

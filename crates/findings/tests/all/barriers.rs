@@ -258,7 +258,7 @@ fn idle_threads_of_a_pool_do_not_meet() {
 /// for items, not for each other.
 #[test]
 fn a_thundering_herd_is_no_barrier() {
-    let told = |look: usize| {
+    let barriers_seen = |look: usize| {
         let looks =
             |cpu: char| format!("{}{}", cpu.to_string().repeat(look), "c".repeat(20 - look)).repeat(2);
         let analysis = check_lanes(&format!(
@@ -274,15 +274,15 @@ fn a_thundering_herd_is_no_barrier() {
         let all = analysis.findings.iter().chain(analysis.symptoms.iter().map(|one| &one.finding));
         all.filter(|finding| ["barrier-straggler", "load-imbalance"].contains(&finding.rule)).count()
     };
-    assert_eq!(told(1), 0);
-    assert!(told(10) > 0, "who works behind each meeting meets");
+    assert_eq!(barriers_seen(1), 0);
+    assert!(barriers_seen(10) > 0, "who works behind each meeting meets");
 }
 
 /// Writers wait until a background thread has flushed their records. They request it, and the thread waits for
 /// requests on a word of its own. It is no member of a barrier.
 #[test]
 fn writers_that_wait_for_their_background_thread_do_not_meet() {
-    let told = |flusher: &str| {
+    let barriers_seen = |flusher: &str| {
         let analysis = check_lanes(&format!(
             "@cpus 4\n@c barrier\n@w park\n@d disk\n@repeat 20\n\
              A  00cccccccc  holds w 0..2\n\
@@ -293,9 +293,9 @@ fn writers_that_wait_for_their_background_thread_do_not_meet() {
         let all = analysis.findings.iter().chain(analysis.symptoms.iter().map(|one| &one.finding));
         all.filter(|finding| finding.rule == "barrier-straggler").count()
     };
-    assert_eq!(told("ww3dddddd3"), 0);
+    assert_eq!(barriers_seen("ww3dddddd3"), 0);
     // A member that is late each time works towards the barrier from the last one on.
-    assert_eq!(told("333dddddd3"), 1);
+    assert_eq!(barriers_seen("333dddddd3"), 1);
 }
 
 /// The workers of a team wait together for the next loop. The worker that is late at its end is a member.

@@ -225,7 +225,7 @@ fn a_ticker_that_no_thread_waits_for_is_silent() {
         let body: String = body.chars().cycle().take(TICKS - 4).collect();
         format!("{letter}  .{body}{last}..")
     };
-    let told = |waiter: &str| {
+    let is_reported = |waiter: &str| {
         let ticker = lane('T', &format!("22{}", "s".repeat(18)), '2');
         let wakes = (0..TICKS / 20 - 1).map(|lap| format!("  holds c {}..{}", 20 * lap + 21, 20 * lap + 22));
         let wakes: String = wakes.collect();
@@ -239,9 +239,9 @@ fn a_ticker_that_no_thread_waits_for_is_silent() {
         ));
         analysis.findings.iter().any(|one| one.rule == "oversleep" || one.rule == "poll-loop")
     };
-    assert!(!told(""));
+    assert!(!is_reported(""));
     // It runs a tick later than the ticker.
     let waits = format!("3{}", "c".repeat(19)).repeat(TICKS / 20 - 1);
     let waits = format!("C  {:.<TICKS$}", format!(".3{waits}3"));
-    assert!(told(&waits));
+    assert!(is_reported(&waits));
 }

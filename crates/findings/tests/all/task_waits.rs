@@ -93,7 +93,7 @@ fn a_release_to_several_waiters_was_held_since_the_first_wait() {
     };
     trace.task_waits.rows = (0..3).rev().map(row).collect();
     let locks = analyse(&trace).derived.task_locks.locks;
-    assert_eq!(locks[0].meanwhile, [(Held::Ran, 2_300_000)]);
+    assert_eq!(locks[0].holder_activity, [(Held::Ran, 2_300_000)]);
 }
 
 /// In addition to A's 6 ms of 10, one more thread runs, or three more. While A waits, all tasks could run in

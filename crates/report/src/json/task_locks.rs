@@ -25,7 +25,7 @@ fn one(trace: &Trace, locks: &TaskLocks, lock: &TaskLock) -> Value {
         "recorded": locks.observed.recorded_share(trace, lock.process),
         "elsewhere": places(&lock.elsewhere),
         "let_go": places(&lock.let_go),
-        "holders": lock.meanwhile.iter().map(|(held, ns)| json!({"class": held_name(*held), "ns": ns})).collect::<Value>(),
+        "holders": lock.holder_activity.iter().map(|(held, ns)| json!({"class": held_name(*held), "ns": ns})).collect::<Value>(),
     })
 }
 

@@ -245,11 +245,11 @@ fn add_what_is_known(derived: &mut Derived) {
     derived.task_locks.locks.push(TaskLock {
         elsewhere: vec![("work".into(), 1)],
         let_go: vec![("work".into(), 1)],
-        meanwhile: vec![(Held::Ran, 1)],
+        holder_activity: vec![(Held::Ran, 1)],
         ..TaskLock::default()
     });
     derived.peers.rows.push(Peer::default());
-    derived.told.push(Telling::default());
+    derived.runtime_events.push(Telling::default());
     derived.known_work = Some(Known::default());
 }
 

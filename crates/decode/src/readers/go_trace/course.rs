@@ -64,9 +64,9 @@ impl<'a> Course<'a> {
     }
 
     /// Collects goroutine names (the start function), which may occur late in the trace.
-    pub fn survey(&mut self, told: &[TraceEvent]) {
+    pub fn survey(&mut self, events: &[TraceEvent]) {
         let mut running: HashMap<u64, u64> = HashMap::new();
-        for event in told {
+        for event in events {
             let [first, second, third, _] = event.numbers;
             let (goroutine, stack) = match event.id {
                 ids::GO_START | ids::GO_SWITCH | ids::GO_SWITCH_DESTROY => {

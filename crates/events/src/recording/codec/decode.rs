@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::bytes::{CodecError, Input};
 use super::foretold::Memory;
-use super::{SAMPLE_HAS_REGISTERS, outcome, state, tag, told, wait_flag};
+use super::{SAMPLE_HAS_REGISTERS, outcome, runtime_event_code, state, tag, wait_flag};
 use crate::event::{
     Affinity, Allocated, CallSums, Counted, Event, FaultSample, Freed, Lifecycle, LifecycleChange,
     ObjectName, RawMapping, RawMemory, RawStack, RawWait, Registers, RuntimeEvent, RuntimeEventKind, Sample,
@@ -391,23 +391,25 @@ impl<'a> Decoder<'a> {
     fn runtime_event(&mut self) -> Result<RuntimeEvent, CodecError> {
         let code = self.input.byte()?;
         let at = self.at()?;
-        if code & told::AGAIN == 0 {
+        if code & runtime_event_code::AGAIN == 0 {
             self.teller = [self.input.u32()?, self.input.u32()?, self.input.u32()?];
         }
         let [tgid, tid, lane] = self.teller;
         let name = self.text()?;
-        let what = match code & told::MASK {
-            told::LANE_START => RuntimeEventKind::LaneStart,
-            told::LANE_END => RuntimeEventKind::LaneEnd,
-            told::GAP => RuntimeEventKind::Gap,
-            told::BEGIN => {
-                let kind = (code & !told::AGAIN) >> told::KIND_SHIFT;
+        let what = match code & runtime_event_code::MASK {
+            runtime_event_code::LANE_START => RuntimeEventKind::LaneStart,
+            runtime_event_code::LANE_END => RuntimeEventKind::LaneEnd,
+            runtime_event_code::GAP => RuntimeEventKind::Gap,
+            runtime_event_code::BEGIN => {
+                let kind = (code & !runtime_event_code::AGAIN) >> runtime_event_code::KIND_SHIFT;
                 RuntimeEventKind::Begin(SpanKind::from_code(kind).unwrap_or_default())
             }
-            told::END => RuntimeEventKind::End,
-            told::COUNTER => RuntimeEventKind::Counter(self.input.varint()?),
-            told::MARK => RuntimeEventKind::Mark { value: self.input.varint()?, text: self.text()? },
-            other => return Err(self.input.unknown("told", other)),
+            runtime_event_code::END => RuntimeEventKind::End,
+            runtime_event_code::COUNTER => RuntimeEventKind::Counter(self.input.varint()?),
+            runtime_event_code::MARK => {
+                RuntimeEventKind::Mark { value: self.input.varint()?, text: self.text()? }
+            }
+            other => return Err(self.input.unknown("runtime event", other)),
         };
         Ok(RuntimeEvent { at, tgid, tid, lane, what, name })
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::bytes::{put_difference, put_text, put_varint};
 use super::foretold::Memory;
-use super::{SAMPLE_HAS_REGISTERS, outcome, state, tag, told, wait_flag};
+use super::{SAMPLE_HAS_REGISTERS, outcome, runtime_event_code, state, tag, wait_flag};
 use crate::event::{
     Allocated, CallSums, Counted, Event, FaultSample, LifecycleChange, RawWait, RuntimeEvent,
     RuntimeEventKind, SnapshotState, TaskWait, Timeout, Watched,
@@ -306,17 +306,19 @@ impl Encoder {
 
     fn runtime_event(&mut self, tell: &RuntimeEvent, out: &mut Vec<u8>) {
         let code = match &tell.what {
-            RuntimeEventKind::LaneStart => told::LANE_START,
-            RuntimeEventKind::LaneEnd => told::LANE_END,
-            RuntimeEventKind::Gap => told::GAP,
-            RuntimeEventKind::Begin(kind) => told::BEGIN | (*kind as u8) << told::KIND_SHIFT,
-            RuntimeEventKind::End => told::END,
-            RuntimeEventKind::Counter(_) => told::COUNTER,
-            RuntimeEventKind::Mark { .. } => told::MARK,
+            RuntimeEventKind::LaneStart => runtime_event_code::LANE_START,
+            RuntimeEventKind::LaneEnd => runtime_event_code::LANE_END,
+            RuntimeEventKind::Gap => runtime_event_code::GAP,
+            RuntimeEventKind::Begin(kind) => {
+                runtime_event_code::BEGIN | (*kind as u8) << runtime_event_code::KIND_SHIFT
+            }
+            RuntimeEventKind::End => runtime_event_code::END,
+            RuntimeEventKind::Counter(_) => runtime_event_code::COUNTER,
+            RuntimeEventKind::Mark { .. } => runtime_event_code::MARK,
         };
         let teller = [tell.tgid, tell.tid, tell.lane];
         let again = self.teller == Some(teller);
-        out.extend_from_slice(&[tag::TELL, code | if again { told::AGAIN } else { 0 }]);
+        out.extend_from_slice(&[tag::TELL, code | if again { runtime_event_code::AGAIN } else { 0 }]);
         self.at(tell.at, out);
         if !again {
             teller.iter().for_each(|number| put_varint(out, u64::from(*number)));

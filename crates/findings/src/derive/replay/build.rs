@@ -164,7 +164,7 @@ fn timed(facts: Facts, edit: &Edit, endings: &Endings) -> BTreeMap<ThreadId, Tim
         })
     };
     let until = |thread: ThreadId, timed: &[ThreadId]| {
-        let told = timed.iter().filter_map(|timed| endings.told.get(timed)).map(|told| told.at);
+        let told = timed.iter().filter_map(|timed| endings.requests.get(timed)).map(|told| told.at);
         told.max().map(|at| (thread, at))
     };
     let sleepers = endings.timed.iter().filter(|(thread, _)| !drops(**thread));
@@ -305,16 +305,16 @@ impl Links {
         timed: &BTreeMap<ThreadId, Timestamp>,
     ) -> Vec<Option<Follower>> {
         let mut followers = Vec::new();
-        for (thread, told) in &endings.told {
+        for (thread, request) in &endings.requests {
             if endings.is_timed(timed, *thread) {
                 continue;
             }
-            let signal = self.signal((told.by, told.at.0));
-            self.sent.push((*thread, told.at.0, Kind::Await, signal));
+            let signal = self.signal((request.by, request.at.0));
+            self.sent.push((*thread, request.at.0, Kind::Await, signal));
             followers.resize(trace.threads.len(), None);
             followers[thread.index()] = Some(Follower {
-                until: told.at.since(trace.start()).0,
-                deciders: told.deciders.iter().map(|decider| decider.0).collect(),
+                until: request.at.since(trace.start()).0,
+                deciders: request.deciders.iter().map(|decider| decider.0).collect(),
             });
         }
         for (thread, follower) in &endings.housekeepers {

@@ -65,12 +65,12 @@ pub(super) struct StopRequest {
 #[derive(Clone, Debug, Default)]
 pub struct Endings {
     /// Threads that run until a stop request.
-    pub(super) told: BTreeMap<ThreadId, StopRequest>,
-    /// Threads from `told` whose parent slept until the request, by parent.
+    pub(super) requests: BTreeMap<ThreadId, StopRequest>,
+    /// Threads from `requests` whose parent slept until the request, by parent.
     pub(super) timed: BTreeMap<ThreadId, Vec<ThreadId>>,
     /// Housekeeping threads, with the threads whose progress each follows.
     pub(super) housekeepers: Vec<(ThreadId, Follower)>,
-    /// Number of threads from `told` that a timer stops: their parent slept for long periods and did not
+    /// Number of threads from `requests` that a timer stops: their parent slept for long periods and did not
     /// poll.
     by_timer: usize,
 }
@@ -98,47 +98,48 @@ impl Endings {
         for (maker, children) in children {
             let joins = joins(facts, maker);
             for child in children {
-                let told = stop_request(trace, (maker, &joins), child)
-                    .filter(|told| is_short(trace, child, told.at));
-                candidates.extend(told.map(|told| (child, told)));
+                let request = stop_request(trace, (maker, &joins), child)
+                    .filter(|request| is_short(trace, child, request.at));
+                candidates.extend(request.map(|request| (child, request)));
             }
         }
         drop_tied(facts, &mut candidates);
         let mut endings = Endings::default();
-        for (child, told) in &candidates {
-            if requester_slept(trace, told, *child) && !sibling_ended_before(trace, told, *child) {
-                endings.timed.entry(told.by).or_default().push(*child);
-                endings.by_timer += usize::from(sleeps_long(trace, told, *child));
+        for (child, request) in &candidates {
+            if requester_slept(trace, request, *child) && !sibling_ended_before(trace, request, *child) {
+                endings.timed.entry(request.by).or_default().push(*child);
+                endings.by_timer += usize::from(sleeps_long(trace, request, *child));
             }
         }
         let mut works = Works { trace, known: BTreeMap::new() };
-        for (child, mut told) in candidates.clone() {
-            told.deciders.retain(|decider| !candidates.contains_key(decider));
-            let is_timed = endings.timed.get(&told.by).is_some_and(|timed| timed.contains(&child));
-            if is_timed || !told.deciders.iter().any(|decider| works.are_one(child, *decider)) {
-                endings.told.insert(child, told);
+        for (child, mut request) in candidates.clone() {
+            request.deciders.retain(|decider| !candidates.contains_key(decider));
+            let is_timed = endings.timed.get(&request.by).is_some_and(|timed| timed.contains(&child));
+            if is_timed || !request.deciders.iter().any(|decider| works.are_one(child, *decider)) {
+                endings.requests.insert(child, request);
             }
         }
-        endings.housekeepers = naps::housekeepers(trace, |thread| !endings.told.contains_key(&thread));
+        endings.housekeepers = naps::housekeepers(trace, |thread| !endings.requests.contains_key(&thread));
         endings
     }
 
     /// Whether the thread runs until the timer of one of the given sleepers ends.
     pub(super) fn is_timed(&self, sleepers: &BTreeMap<ThreadId, Timestamp>, thread: ThreadId) -> bool {
-        let told = self.told.get(&thread).filter(|told| sleepers.contains_key(&told.by));
-        told.is_some_and(|told| self.timed.get(&told.by).is_some_and(|timed| timed.contains(&thread)))
+        let request = self.requests.get(&thread).filter(|request| sleepers.contains_key(&request.by));
+        request
+            .is_some_and(|request| self.timed.get(&request.by).is_some_and(|timed| timed.contains(&thread)))
     }
 
     /// Whether the thread runs until a stop request.
     pub fn has_stop_request(&self, thread: ThreadId) -> bool {
-        self.told.contains_key(&thread)
+        self.requests.contains_key(&thread)
     }
 
     /// Number of threads that run until a stop request, and number of further threads that run until a timer
     /// ends.
     pub fn count(&self) -> (usize, usize) {
         let asleep: usize = self.timed.values().map(Vec::len).sum();
-        (self.told.len() - asleep, self.by_timer)
+        (self.requests.len() - asleep, self.by_timer)
     }
 }
 
@@ -174,10 +175,10 @@ fn stop_request(trace: &Trace, (maker, joins): (ThreadId, &[Join]), child: Threa
 }
 
 /// Whether the thread ended within one of its own rounds after the request.
-fn is_short(trace: &Trace, child: ThreadId, told: Timestamp) -> bool {
+fn is_short(trace: &Trace, child: ThreadId, request: Timestamp) -> bool {
     let life = &trace.threads[child.index()];
     let length = life.end.since(life.start).0 as f64;
-    let tail = life.end.since(told).0 as f64;
+    let tail = life.end.since(request).0 as f64;
     let waits = trace.slices.of_thread(child).filter(|slice| slice.state == ThreadState::Blocked);
     let (mut rounds, mut longest, mut before) = (0, 0, None);
     for at in waits.map(|slice| slice.start) {
@@ -199,10 +200,10 @@ fn drop_tied(facts: Facts, candidates: &mut BTreeMap<ThreadId, StopRequest>) {
         return;
     }
     let trace = facts.trace;
-    let counts = |thread: ThreadId, told: &StopRequest, at: Timestamp| {
+    let counts = |thread: ThreadId, request: &StopRequest, at: Timestamp| {
         let life = &trace.threads[thread.index()];
         let edge = (life.end.since(life.start).0 as f64 * EDGE) as u64;
-        at.0 > life.start.0 + edge && at.0 + edge < told.at.0
+        at.0 > life.start.0 + edge && at.0 + edge < request.at.0
     };
     let mut tied = Vec::new();
     for wakee in trace.target_threads() {
@@ -215,7 +216,8 @@ fn drop_tied(facts: Facts, candidates: &mut BTreeMap<ThreadId, StopRequest>) {
             }
             for (end, other) in [(wakee, wakeup.waker), (wakeup.waker, wakee)] {
                 let other = trace.threads.get(other.index()).is_some_and(|other| other.target);
-                let counts = candidates.get(&end).is_some_and(|told| other && counts(end, told, wakeup.at));
+                let counts =
+                    candidates.get(&end).is_some_and(|request| other && counts(end, request, wakeup.at));
                 tied.extend(counts.then_some(end));
             }
         }
@@ -234,29 +236,29 @@ fn is_kernels(facts: Facts, slice: &Slice) -> bool {
 }
 
 /// Whether the requesting thread slept until the request.
-fn requester_slept(trace: &Trace, told: &StopRequest, child: ThreadId) -> bool {
+fn requester_slept(trace: &Trace, request: &StopRequest, child: ThreadId) -> bool {
     let from = trace.threads[child.index()].start;
-    timer_ns(trace, told.by, (from, told.at)) as f64 >= TIMED_MIN * told.at.since(from).0 as f64
+    timer_ns(trace, request.by, (from, request.at)) as f64 >= TIMED_MIN * request.at.since(from).0 as f64
 }
 
 /// Whether the requesting thread slept for long periods. A thread with short sleeps polls for a condition.
-fn sleeps_long(trace: &Trace, told: &StopRequest, child: ThreadId) -> bool {
+fn sleeps_long(trace: &Trace, request: &StopRequest, child: ThreadId) -> bool {
     let life = &trace.threads[child.index()];
-    let long = told.at.since(life.start).0 as f64 * LONG_MIN;
+    let long = request.at.since(life.start).0 as f64 * LONG_MIN;
     let timers =
-        trace.slices.of_thread(told.by).filter(|slice| slice.end > life.start && is_timer(trace, slice));
+        trace.slices.of_thread(request.by).filter(|slice| slice.end > life.start && is_timer(trace, slice));
     timers.map(|slice| slice.duration().0).max().is_some_and(|ns| ns as f64 >= long)
 }
 
 /// Whether a sibling thread ended before the stop request. It finished its work, and this thread may have
 /// too.
-fn sibling_ended_before(trace: &Trace, told: &StopRequest, child: ThreadId) -> bool {
+fn sibling_ended_before(trace: &Trace, request: &StopRequest, child: ThreadId) -> bool {
     let life = &trace.threads[child.index()];
-    let half = told.at.since(life.start).0 / 2;
+    let half = request.at.since(life.start).0 / 2;
     trace.target_threads().any(|other| {
         let other = &trace.threads[other.index()];
-        other.parent == Some(told.by)
-            && other.end < told.at
+        other.parent == Some(request.by)
+            && other.end < request.at
             && other.end.since(other.start.max(life.start)).0 > half
     })
 }

@@ -53,7 +53,7 @@ pub struct Roles {
     pub descriptors: Descriptors,
     on_cpu: SampleClasses,
     /// Facts reported by the runtimes themselves. They take precedence over stacks.
-    pub told: RuntimePhases,
+    pub phases: RuntimePhases,
     parties: Parties,
     /// By party, then stack: of running threads, and of blocked ones. Empty where the party has no stack.
     running: Vec<Vec<u16>>,
@@ -103,7 +103,7 @@ impl Roles {
         let mut roles = Roles {
             descriptors: descriptors.clone(),
             on_cpu: SampleClasses::new(trace, descriptors),
-            told: RuntimePhases::derive(trace),
+            phases: RuntimePhases::derive(trace),
             parties,
             ..Roles::default()
         };
@@ -176,9 +176,9 @@ impl Roles {
             .min(self.parties.named(party, On::Off))
             .min(self.word_is.get(wait).copied().unwrap_or(NONE))
             .min(self.handed_on.get(wait).copied().unwrap_or(NONE));
-        let told = by_stack != CUT && slice.stack != StackId::NONE;
+        let has_stack = by_stack != CUT && slice.stack != StackId::NONE;
         let said = |rules: &[u16], row: usize| rules.get(row).copied().unwrap_or(NONE);
-        let others = match told {
+        let others = match has_stack {
             true => NONE,
             false => {
                 let sleeps = if self.sleeps.get(wait) == Some(&true) { &self.sleeps_say[..] } else { &[] };
@@ -229,7 +229,7 @@ impl Roles {
 
     /// The class of a sample.
     pub fn class_of_sample(&self, sample: &SampleRow) -> Class {
-        match self.told.class_of_sample(sample) {
+        match self.phases.class_of_sample(sample) {
             // A GC phase only shows that the phase lasts. The thread may spin for another thread in it.
             Some(Class::GcWork) if self.waits_awake(sample) => return Class::Spin,
             Some(class) => return class,
@@ -263,7 +263,7 @@ impl Roles {
 
     /// Class of a blocked slice. A wait that a timer ended may still be a [`Class::Sleep`].
     pub fn class_of_wait(&self, trace: &Trace, slice: &Slice) -> Class {
-        if let Some(class) = self.told.class_of_wait(slice) {
+        if let Some(class) = self.phases.class_of_wait(slice) {
             return class;
         }
         let reason = trace.wait(slice.wait).reason;

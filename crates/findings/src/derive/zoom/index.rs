@@ -129,7 +129,7 @@ impl<'a> Colours<'a> {
         if stolen > slice.duration().0 / 2 {
             return Class::Stolen;
         }
-        let [work, wait] = self.roles.told.ran(slice.thread, (slice.start, slice.end));
+        let [work, wait] = self.roles.phases.ran(slice.thread, (slice.start, slice.end));
         if work.max(wait) > slice.duration().0 / 2 {
             return if work >= wait { Class::GcWork } else { Class::GcWait };
         }

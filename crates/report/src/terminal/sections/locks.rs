@@ -67,7 +67,7 @@ fn of_tasks(view: &View) -> Vec<String> {
     ];
     let shown = &all.locks[..all.locks.len().min(LOCKS_MAX)];
     let row = |lock: &TaskLock| {
-        let told = all.observed.recorded_share(view.trace, lock.process);
+        let recorded = all.observed.recorded_share(view.trace, lock.process);
         vec![
             clean(if lock.place.is_empty() { "?" } else { &lock.place }),
             count(lock.objects),
@@ -75,7 +75,7 @@ fn of_tasks(view: &View) -> Vec<String> {
             format!("{:.1}", all.waiting(view.trace, lock)),
             duration(lock.wait_ns / lock.waits.max(1)),
             duration(lock.longest_ns),
-            percent(told),
+            percent(recorded),
         ]
     };
     let rows: Vec<Vec<String>> = shown.iter().map(row).collect();
@@ -95,7 +95,7 @@ fn of_tasks(view: &View) -> Vec<String> {
 }
 
 fn task_details(view: &View, lock: &TaskLock) -> Vec<String> {
-    let did = lock.meanwhile.iter().take(NAMES_MAX).map(|(held, ns)| match held {
+    let did = lock.holder_activity.iter().take(NAMES_MAX).map(|(held, ns)| match held {
         Held::Ran => format!("running {}", duration(*ns)),
         Held::Waited(class) => format!("{} {}", class.name(), duration(*ns)),
     });
@@ -129,11 +129,10 @@ fn details(view: &View, lock: &LockUse) -> Vec<String> {
         Some(thread) => format!("{} {}", view.thread(*thread), duration(*ns)),
         None => format!("not known {}", duration(*ns)),
     });
-    let meanwhile =
-        if lock.ends.is_empty() { String::new() } else { ends::classes(&lock.ends, lock.wait_ns) };
+    let activity = if lock.ends.is_empty() { String::new() } else { ends::classes(&lock.ends, lock.wait_ns) };
     [
         ("held by", held.collect::<Vec<_>>().join(", ")),
-        ("which was", meanwhile),
+        ("which was", activity),
         ("running in", functions(&lock.held_in)),
         ("waited in", functions(&lock.waiting_at)),
     ]

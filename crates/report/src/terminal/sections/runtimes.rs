@@ -12,10 +12,10 @@ pub(super) const SUMMARY: &str = "What language runtimes and libraries did: coll
 pub(super) fn lines(view: &View) -> Vec<String> {
     let runtimes = &view.analysis.derived.runtimes;
     let mut lines = view.heading("RUNTIMES");
-    lines.extend(view.analysis.derived.told.iter().map(|telling| events_line(view, telling)));
+    lines.extend(view.analysis.derived.runtime_events.iter().map(|telling| events_line(view, telling)));
     if runtimes.is_empty() {
         let seen = "No runtime was recognized by the code and files that were seen.";
-        lines.extend(view.analysis.derived.told.is_empty().then(|| super::nothing(view, seen)));
+        lines.extend(view.analysis.derived.runtime_events.is_empty().then(|| super::nothing(view, seen)));
         return lines;
     }
     for runtime in runtimes {
