@@ -38,6 +38,8 @@ pub enum About {
     Lock(u32),
     /// Calls of the syscall with this name.
     Calls(&'static str),
+    /// A wait loop, by its place in [`crate::analysis::Derived::spins`].
+    Loop(usize),
 }
 
 /// Share of the wall time, 0 to 1, that the run would be shorter: lower and upper bound.

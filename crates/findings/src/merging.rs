@@ -3,13 +3,11 @@
 //! Which may be whose symptom is stated by the rules ([`crate::rule::Info::explains`]). Whether it is, is decided by the slices that both charge:
 //! most of the symptom's lost time must be the root's, too.
 
-use std::collections::BTreeSet;
-
+use holdup_events::Trace;
 use holdup_events::tables::ThreadState;
-use holdup_events::{ProcessId, Trace};
 
 use crate::charge::Charge;
-use crate::finding::{Confidence, Finding};
+use crate::finding::{About, Confidence, Finding};
 use crate::rule::{Explanation, Judged};
 use crate::scene::EVIDENCE_MAX;
 use crate::wording::percent;
@@ -113,7 +111,7 @@ fn part(trace: &Trace, root: &Judged, symptom: &Judged) -> Option<f64> {
     if symptom.rule.info().explains(root.rule.info()) != Some(Explanation::Whole) {
         return None;
     }
-    let (is_same, shared) = (is_of_lock(trace, root, symptom), share_of(trace, symptom, root));
+    let (is_same, shared) = (is_of_lock(root, symptom), share_of(trace, symptom, root));
     let is_part = !is_whole(trace, root, symptom)
         && (is_same || shared >= PART_SHARED_MIN)
         && middle(root) >= middle(symptom);
@@ -130,15 +128,9 @@ fn is_whole(trace: &Trace, whole: &Judged, part: &Judged) -> bool {
     share_of(trace, whole, part) >= SHARED_MIN && middle(part) >= GAIN_SHARE_MIN * middle(whole)
 }
 
-/// Whether a finding about a lock's holder is about the lock of the root: it names that first, and a process's threads wait in both.
-fn is_of_lock(trace: &Trace, root: &Judged, symptom: &Judged) -> bool {
-    let rest = symptom.finding.subject.strip_prefix(&root.finding.subject);
-    let waiting = |of: &Judged| -> BTreeSet<ProcessId> {
-        let threads = trace.target_threads().filter(|id| of.charge.spans_of(trace, *id).next().is_some());
-        threads.map(|id| trace.threads[id.index()].process).collect()
-    };
-    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(", "))
-        && !waiting(root).is_disjoint(&waiting(symptom))
+/// Whether both findings are about one lock.
+fn is_of_lock(root: &Judged, symptom: &Judged) -> bool {
+    matches!((root.finding.about, symptom.finding.about), (About::Lock(one), About::Lock(other)) if one == other)
 }
 
 /// The share of the symptom's blocked time that the root charges, too.
@@ -185,31 +177,18 @@ fn show(root: &mut Finding, symptom: &Finding, shared: f64) {
 
 #[cfg(test)]
 mod tests {
-    use holdup_events::tables::{SliceRow, Slices, Thread};
-    use holdup_events::{ThreadId, Timestamp};
-
     use super::*;
-    use crate::finding::About;
     use crate::finding::Gain;
     use crate::rules;
 
-    /// A lock is known by its whole name, and by whose threads wait for it.
     #[test]
-    fn findings_of_locks_with_a_common_name_prefix_are_not_merged() {
-        let mut trace = Trace::default();
-        let mut rows = Vec::new();
-        for thread in 0..2 {
-            let process = ProcessId(thread);
-            trace.threads.push(Thread { target: true, process, end: Timestamp(10), ..Thread::default() });
-            rows.push(SliceRow { thread: ThreadId(thread), ..SliceRow::default() });
-        }
-        trace.slices = Slices::freeze(&[rows], vec![Timestamp(10); 2]);
-        let judged = |subject: &str, thread: u32| Judged {
+    fn findings_are_about_one_lock_if_its_number_is_the_same() {
+        let judged = |about: About| Judged {
             rule: rules::named("lock-contention").unwrap(),
             finding: Finding {
                 rule: "",
-                about: About::Other,
-                subject: subject.to_owned(),
+                about,
+                subject: "mmap_lock of python".to_owned(),
                 summary: Vec::new(),
                 cost_ns: 0,
                 gain: Gain::default(),
@@ -218,11 +197,10 @@ mod tests {
                 evidence: Vec::new(),
                 advice: Vec::new(),
             },
-            charge: Charge::matching(&trace, |slice| slice.thread == ThreadId(thread)),
+            charge: Charge::default(),
         };
-        let lock = judged("mmap_lock of python", 0);
-        assert!(is_of_lock(&trace, &lock, &judged("mmap_lock of python, held by worker (7)", 0)));
-        assert!(!is_of_lock(&trace, &lock, &judged("mmap_lock of python3, held by worker (7)", 0)));
-        assert!(!is_of_lock(&trace, &lock, &judged("mmap_lock of python, held by worker (7)", 1)));
+        assert!(is_of_lock(&judged(About::Lock(3)), &judged(About::Lock(3))));
+        assert!(!is_of_lock(&judged(About::Lock(3)), &judged(About::Lock(4))), "of another process");
+        assert!(!is_of_lock(&judged(About::Other), &judged(About::Other)));
     }
 }

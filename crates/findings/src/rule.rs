@@ -35,6 +35,11 @@ impl From<Finding> for Charged {
     }
 }
 
+/// A verdict whose findings charge no slices.
+pub(crate) fn uncharged(verdict: Verdict) -> ChargedVerdict {
+    Ok(verdict?.into_iter().map(Charged::from).collect())
+}
+
 /// One kind of cause.
 pub(crate) trait Rule: Sync {
     /// Description and properties of the rule.

@@ -114,6 +114,11 @@ pub(crate) fn narrowed(cause: &Cause, forecast: Gain) -> Gain {
     Gain { low: own.low.max(forecast.low), high: own.high.min(forecast.high).min(cost_of_run(cause)) }
 }
 
+/// A forecast whose upper bound is at least the rule's own, for causes whose effects a replay keeps in part.
+pub(crate) fn up_to_own_bound(cause: &Cause, forecast: Gain) -> Gain {
+    Gain { low: forecast.low, high: forecast.high.max(widened(cause.finding.gain).high) }
+}
+
 /// The cost as a share (0 to 1) of the run. If the run is a single chain of thread activity, it becomes shorter
 /// by at most the removed part.
 fn cost_of_run(cause: &Cause) -> f64 {

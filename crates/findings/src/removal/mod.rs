@@ -34,9 +34,9 @@ impl Removal {
         Removal { least: changes.clone(), most: changes }
     }
 
-    /// Removes these slices.
-    pub fn slices(charge: &Charge) -> Removal {
-        Removal::exact(vec![Change::WithoutSlices(charge.clone())])
+    /// Removes these slices. `None` if there are none.
+    pub fn slices(charge: &Charge) -> Option<Removal> {
+        (!charge.is_empty()).then(|| Removal::exact(vec![Change::WithoutSlices(charge.clone())]))
     }
 
     /// The assumptions, in words.

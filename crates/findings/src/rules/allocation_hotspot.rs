@@ -48,7 +48,7 @@ use crate::derive::amount::Amount;
 use crate::derive::services::{Service, ServiceUse, blocks_taken_again};
 use crate::derive::stacks::Allocated;
 use crate::finding::{Confidence, Finding};
-use crate::rule::{Charged, ChargedVerdict, Estimate, Info, Rule, Verdict};
+use crate::rule::{ChargedVerdict, Estimate, Info, Rule, Verdict, uncharged};
 use crate::scene::Scene;
 use crate::service_findings::{self, Words};
 use crate::short_lived;
@@ -77,7 +77,7 @@ impl Rule for AllocationHotspot {
     }
 
     fn judge(&self, scene: &Scene) -> ChargedVerdict {
-        Ok(judge(scene)?.into_iter().map(Charged::from).collect())
+        uncharged(judge(scene))
     }
 }
 

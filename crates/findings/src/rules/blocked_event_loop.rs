@@ -35,7 +35,7 @@
 
 use crate::derive::event_loops::{self, HeldLoop, Turn};
 use crate::finding::{About, Confidence, Evidence, Finding, Gain};
-use crate::rule::{Charged, ChargedVerdict, Info, Rule, Verdict};
+use crate::rule::{ChargedVerdict, Info, Rule, Verdict, uncharged};
 use crate::scene::{EVIDENCE_MAX, GAIN_MIN, Scene};
 use crate::wording::{count, function, percent, thread, time};
 
@@ -59,7 +59,7 @@ impl Rule for BlockedEventLoop {
     }
 
     fn judge(&self, scene: &Scene) -> ChargedVerdict {
-        Ok(judge(scene)?.into_iter().map(Charged::from).collect())
+        uncharged(judge(scene))
     }
 }
 

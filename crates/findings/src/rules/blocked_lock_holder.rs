@@ -41,7 +41,7 @@ use crate::derive::lock_holding::{self, Holding, LockHolding};
 use crate::derive::replay::{Change, Facts};
 use crate::derive::syscall_names::FUTEX;
 use crate::finding::{About, Confidence, Finding, Gain};
-use crate::gains::widened;
+use crate::gains::up_to_own_bound;
 use crate::removal::{Removal, within};
 use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Explains, Info, Rule};
 use crate::scene::{GAIN_MIN, Scene};
@@ -101,7 +101,7 @@ impl Rule for BlockedLockHolder {
 
     fn gain(&self, cause: &Cause, forecast: Gain) -> Gain {
         if peers::slept(cause.trace(), cause.charge) {
-            return Gain { low: forecast.low, high: forecast.high.max(widened(cause.finding.gain).high) };
+            return up_to_own_bound(cause, forecast);
         }
         forecast
     }
@@ -199,7 +199,7 @@ fn finding(scene: &Scene, lock: &LockHolding) -> Option<Charged> {
     summary.extend(places(scene, lock, &charged.held));
     let finding = Finding {
         rule: INFO.name,
-        about: About::Other,
+        about: About::Lock(lock.lock),
         subject: format!("{name}, held by {}", thread(trace, holder)),
         summary,
         cost_ns,

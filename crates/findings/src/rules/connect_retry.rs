@@ -99,7 +99,7 @@ impl Rule for ConnectRetry {
     }
 
     fn removal(&self, cause: &Cause) -> Option<Removal> {
-        (!cause.charge.is_empty()).then(|| Removal::slices(cause.charge))
+        Removal::slices(cause.charge)
     }
 
     fn gain(&self, cause: &Cause, forecast: Gain) -> Gain {

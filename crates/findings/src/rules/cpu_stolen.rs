@@ -29,7 +29,7 @@ use holdup_events::Duration;
 
 use crate::derive::class::Class;
 use crate::finding::{About, Confidence, Evidence, Finding, Gain};
-use crate::rule::{Charged, ChargedVerdict, Info, Rule, Verdict};
+use crate::rule::{ChargedVerdict, Info, Rule, Verdict, uncharged};
 use crate::scene::{EVIDENCE_MAX, GAIN_MIN, Scene};
 use crate::wording::{count, percent, thread, time};
 
@@ -46,7 +46,7 @@ impl Rule for CpuStolen {
     }
 
     fn judge(&self, scene: &Scene) -> ChargedVerdict {
-        Ok(judge(scene)?.into_iter().map(Charged::from).collect())
+        uncharged(judge(scene))
     }
 }
 

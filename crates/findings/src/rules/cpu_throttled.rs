@@ -103,7 +103,7 @@ impl Rule for CpuThrottled {
     }
 
     fn removal(&self, cause: &Cause) -> Option<Removal> {
-        (!cause.charge.is_empty()).then(|| Removal::slices(cause.charge))
+        Removal::slices(cause.charge)
     }
 }
 

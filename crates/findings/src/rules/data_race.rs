@@ -29,7 +29,7 @@ use holdup_events::tables::{MarkRow, SampleRow};
 use holdup_events::{Duration, Timestamp, Trace};
 
 use crate::finding::{About, Confidence, Evidence, Finding, Gain};
-use crate::rule::{Charged, ChargedVerdict, Info, Rule, Standing, Verdict};
+use crate::rule::{ChargedVerdict, Info, Rule, Standing, Verdict, uncharged};
 use crate::scene::{EVIDENCE_MAX, Scene};
 use crate::wording::count;
 
@@ -60,7 +60,7 @@ impl Rule for DataRace {
     }
 
     fn judge(&self, scene: &Scene) -> ChargedVerdict {
-        Ok(judge(scene)?.into_iter().map(Charged::from).collect())
+        uncharged(judge(scene))
     }
 }
 

@@ -133,7 +133,7 @@ impl Rule for DelayedAck {
     }
 
     fn removal(&self, cause: &Cause) -> Option<Removal> {
-        (!cause.charge.is_empty()).then(|| Removal::slices(cause.charge))
+        Removal::slices(cause.charge)
     }
 }
 

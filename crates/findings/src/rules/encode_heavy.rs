@@ -31,7 +31,7 @@
 //! Profiling a warehouse-scale computer (2015), on the share of serialization in all cycles.
 
 use crate::derive::services::Service;
-use crate::rule::{Charged, ChargedVerdict, Info, Rule, Verdict};
+use crate::rule::{ChargedVerdict, Info, Rule, Verdict, uncharged};
 use crate::scene::Scene;
 use crate::service_findings::{self, Words};
 
@@ -51,7 +51,7 @@ impl Rule for EncodeHeavy {
     }
 
     fn judge(&self, scene: &Scene) -> ChargedVerdict {
-        Ok(judge(scene)?.into_iter().map(Charged::from).collect())
+        uncharged(judge(scene))
     }
 }
 

@@ -49,7 +49,7 @@
 //! optimization manual, "Avoid false sharing". Liu, Berger: Sheriff (2011).
 
 use crate::derive::lines::{SharedData, Sharing};
-use crate::rule::{Charged, ChargedVerdict, Info, Rule, Verdict};
+use crate::rule::{ChargedVerdict, Info, Rule, Verdict, uncharged};
 use crate::scene::Scene;
 use crate::sharing;
 
@@ -64,7 +64,7 @@ impl Rule for FalseSharing {
     }
 
     fn judge(&self, scene: &Scene) -> ChargedVerdict {
-        Ok(judge(scene)?.into_iter().map(Charged::from).collect())
+        uncharged(judge(scene))
     }
 }
 

@@ -43,7 +43,7 @@ use crate::derive::replay::{Facts, Speed};
 use crate::derive::tasks::Handing;
 use crate::finding::{About, Confidence, Evidence, Finding};
 use crate::removal::{Removal, ran};
-use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Info, Rule, Verdict};
+use crate::rule::{Cause, ChargedVerdict, Estimate, Info, Rule, Verdict, uncharged};
 use crate::scene::Scene;
 use crate::wording::{percent, time};
 
@@ -70,7 +70,7 @@ impl Rule for FineTasks {
     }
 
     fn judge(&self, scene: &Scene) -> ChargedVerdict {
-        Ok(judge(scene)?.into_iter().map(Charged::from).collect())
+        uncharged(judge(scene))
     }
 
     fn removal(&self, cause: &Cause) -> Option<Removal> {

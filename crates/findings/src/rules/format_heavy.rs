@@ -28,7 +28,7 @@
 //! (2021).
 
 use crate::derive::services::Service;
-use crate::rule::{Charged, ChargedVerdict, Info, Rule, Verdict};
+use crate::rule::{ChargedVerdict, Info, Rule, Verdict, uncharged};
 use crate::scene::Scene;
 use crate::service_findings::{self, Words};
 
@@ -45,7 +45,7 @@ impl Rule for FormatHeavy {
     }
 
     fn judge(&self, scene: &Scene) -> ChargedVerdict {
-        Ok(judge(scene)?.into_iter().map(Charged::from).collect())
+        uncharged(judge(scene))
     }
 }
 

@@ -40,7 +40,7 @@ use crate::collecting;
 use crate::derive::garbage::Garbage;
 use crate::derive::gc::{Gc, LaneGc};
 use crate::finding::{About, Confidence, Evidence, Finding, Gain};
-use crate::rule::{Charged, ChargedVerdict, Info, OCAML, Remedy, Rule, Verdict};
+use crate::rule::{ChargedVerdict, Info, OCAML, Remedy, Rule, Verdict, uncharged};
 use crate::scene::{EVIDENCE_MAX, GAIN_MIN, Scene};
 use crate::wording::{count, percent, time};
 
@@ -73,7 +73,7 @@ impl Rule for GcPressure {
     }
 
     fn judge(&self, scene: &Scene) -> ChargedVerdict {
-        Ok(judge(scene)?.into_iter().map(Charged::from).collect())
+        uncharged(judge(scene))
     }
 }
 

@@ -34,7 +34,7 @@
 
 use crate::derive::services::{self, Service, ServiceUse};
 use crate::finding::Confidence;
-use crate::rule::{Charged, ChargedVerdict, Info, Rule, Verdict};
+use crate::rule::{ChargedVerdict, Info, Rule, Verdict, uncharged};
 use crate::scene::Scene;
 use crate::service_findings::{self, Words};
 use crate::wording::percent;
@@ -57,7 +57,7 @@ impl Rule for HandshakeHeavy {
     }
 
     fn judge(&self, scene: &Scene) -> ChargedVerdict {
-        Ok(judge(scene)?.into_iter().map(Charged::from).collect())
+        uncharged(judge(scene))
     }
 }
 

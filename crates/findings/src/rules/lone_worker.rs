@@ -54,7 +54,7 @@ use crate::derive::ledger::ThreadLedger;
 use crate::derive::samples_of;
 use crate::derive::split::share_error;
 use crate::finding::{About, Confidence, Finding, Gain};
-use crate::rule::{Charged, ChargedVerdict, Info, Rule, Standing, Verdict};
+use crate::rule::{ChargedVerdict, Info, Rule, Standing, Verdict, uncharged};
 use crate::scene::Scene;
 use crate::wording::{self, count, percent, thread, time};
 
@@ -89,7 +89,7 @@ impl Rule for LoneWorker {
     }
 
     fn judge(&self, scene: &Scene) -> ChargedVerdict {
-        Ok(judge(scene)?.into_iter().map(Charged::from).collect())
+        uncharged(judge(scene))
     }
 }
 

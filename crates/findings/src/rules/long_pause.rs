@@ -36,7 +36,7 @@ use crate::derive::holders::HoldKind;
 use crate::derive::why::What;
 use crate::finding::{About, Confidence, Evidence, Finding, Gain};
 use crate::moment::{ChainLink, Moments};
-use crate::rule::{Charged, ChargedVerdict, Info, Rule, Standing, Verdict};
+use crate::rule::{ChargedVerdict, Info, Rule, Standing, Verdict, uncharged};
 use crate::scene::{EVIDENCE_MAX, Scene};
 use crate::wording::thread;
 
@@ -58,7 +58,7 @@ impl Rule for LongPause {
     }
 
     fn judge(&self, scene: &Scene) -> ChargedVerdict {
-        Ok(judge(scene)?.into_iter().map(Charged::from).collect())
+        uncharged(judge(scene))
     }
 }
 
@@ -85,13 +85,13 @@ fn is_most_of(first: &ChainLink, fired: &Fired) -> bool {
 
 fn finding(scene: &Scene, fired: &Fired, chain: &[ChainLink]) -> Finding {
     let paused_ns = chain.first().map_or(0, |first| first.link.end.since(first.link.start).0);
-    let summary = chain.iter().enumerate().map(|(place, told)| match (place, told.link.thread) {
-        (0, _) => format!("{}: that fired {}.", told.text, fired.trigger),
-        (_, Some(_)) => format!("{}.", told.text),
-        (_, None) => format!("{}.", sentence(&told.text)),
+    let summary = chain.iter().enumerate().map(|(place, step)| match (place, step.link.thread) {
+        (0, _) => format!("{}: that fired {}.", step.text, fired.trigger),
+        (_, Some(_)) => format!("{}.", step.text),
+        (_, None) => format!("{}.", sentence(&step.text)),
     });
     let summary = summary.collect();
-    let is_known = !matches!(chain.last().map(|told| &told.link.what), Some(What::CpuIdle) | None);
+    let is_known = !matches!(chain.last().map(|step| &step.link.what), Some(What::CpuIdle) | None);
     Finding {
         rule: INFO.name,
         about: About::Other,
@@ -114,35 +114,35 @@ fn sentence(text: &str) -> String {
 
 /// The last thread of a chain.
 fn last_thread(scene: &Scene, chain: &[ChainLink]) -> String {
-    let last = chain.iter().rev().find_map(|told| told.link.thread);
+    let last = chain.iter().rev().find_map(|step| step.link.thread);
     last.map_or_else(|| "a thread".to_owned(), |id| thread(scene.trace, id))
 }
 
 /// The thread at the end of the chain, and its place.
 fn subject(scene: &Scene, chain: &[ChainLink]) -> String {
     let who = last_thread(scene, chain);
-    let last = chain.iter().rev().find(|told| told.link.thread.is_some());
-    match last.and_then(|told| told.place.as_ref()) {
+    let last = chain.iter().rev().find(|step| step.link.thread.is_some());
+    match last.and_then(|step| step.place.as_ref()) {
         Some(place) => format!("{who} in {place}"),
         None => who,
     }
 }
 
-fn evidence(told: &ChainLink) -> Option<Evidence> {
-    let (start, end) = (told.link.start, told.link.end);
-    let thread = told.link.thread?;
-    Some(Evidence { table: "slices", thread, start, duration: end.since(start), note: told.text.clone() })
+fn evidence(step: &ChainLink) -> Option<Evidence> {
+    let (start, end) = (step.link.start, step.link.end);
+    let thread = step.link.thread?;
+    Some(Evidence { table: "slices", thread, start, duration: end.since(start), note: step.text.clone() })
 }
 
 /// The usual advice for the end of the chain.
 fn advice(scene: &Scene, chain: &[ChainLink]) -> Vec<String> {
     let is_lock =
-        |told: &ChainLink| matches!(&told.link.what, What::Held(hold, _) if hold.kind == HoldKind::Lock);
-    let held = chain.iter().rev().find(|told| is_lock(told));
-    let holder = held.and_then(|told| told.link.thread).map(|id| thread(scene.trace, id));
+        |step: &ChainLink| matches!(&step.link.what, What::Held(hold, _) if hold.kind == HoldKind::Lock);
+    let held = chain.iter().rev().find(|step| is_lock(step));
+    let holder = held.and_then(|step| step.link.thread).map(|id| thread(scene.trace, id));
     let mut advice = Vec::new();
-    let waits = chain.iter().rev().find(|told| told.link.what == What::Slice);
-    let place = waits.and_then(|told| told.place.as_ref()).map(|place| format!(", in {place}"));
+    let waits = chain.iter().rev().find(|step| step.link.what == What::Slice);
+    let place = waits.and_then(|step| step.place.as_ref()).map(|place| format!(", in {place}"));
     let place = place.unwrap_or_default();
     if let Some(holder) = holder {
         let last_is_held = chain.last().is_some_and(is_lock);
@@ -153,7 +153,7 @@ fn advice(scene: &Scene, chain: &[ChainLink]) -> Vec<String> {
             false => format!("Release the lock before {holder} waits{place}"),
         });
     }
-    let waited = waits.and_then(|told| told.link.thread.zip(told.link.row));
+    let waited = waits.and_then(|step| step.link.thread.zip(step.link.row));
     let slice = waited.map(|(id, row)| scene.trace.slices.at(id, row));
     match slice {
         Some(slice) if slice.state == ThreadState::Throttled => {

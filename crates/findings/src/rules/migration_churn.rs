@@ -33,7 +33,7 @@ use holdup_events::{CpuId, ThreadId};
 use crate::derive::nodes::{Distance, distance};
 use crate::derive::parallel;
 use crate::finding::{About, Confidence, Evidence, Finding, Gain};
-use crate::rule::{Charged, ChargedVerdict, Info, Remedy, Rule, Verdict};
+use crate::rule::{ChargedVerdict, Info, Remedy, Rule, Verdict, uncharged};
 use crate::scene::{EVIDENCE_MAX, GAIN_MIN, Scene};
 use crate::wording::{count, rounded, thread};
 
@@ -66,7 +66,7 @@ impl Rule for MigrationChurn {
     }
 
     fn judge(&self, scene: &Scene) -> ChargedVerdict {
-        Ok(judge(scene)?.into_iter().map(Charged::from).collect())
+        uncharged(judge(scene))
     }
 }
 

@@ -172,7 +172,7 @@ impl Rule for Oversleep {
     }
 
     fn removal(&self, cause: &Cause) -> Option<Removal> {
-        (!cause.charge.is_empty()).then(|| Removal::slices(cause.charge))
+        Removal::slices(cause.charge)
     }
 }
 

@@ -46,7 +46,7 @@ use crate::derive::occupancy::Stall;
 use crate::derive::paging::FaultSite;
 use crate::derive::services::{Service, ServiceUse, taken_again};
 use crate::finding::{Confidence, Finding};
-use crate::rule::{Charged, ChargedVerdict, Estimate, Info, Rule, Verdict};
+use crate::rule::{ChargedVerdict, Estimate, Info, Rule, Verdict, uncharged};
 use crate::scene::Scene;
 use crate::service_findings::{self, Words};
 use crate::wording::{percent, rounded, time};
@@ -74,7 +74,7 @@ impl Rule for PageFaultStorm {
     }
 
     fn judge(&self, scene: &Scene) -> ChargedVerdict {
-        Ok(judge(scene)?.into_iter().map(Charged::from).collect())
+        uncharged(judge(scene))
     }
 }
 

@@ -149,7 +149,7 @@ impl Rule for PollLoop {
     }
 
     fn removal(&self, cause: &Cause) -> Option<Removal> {
-        (!cause.charge.is_empty()).then(|| Removal::slices(cause.charge))
+        Removal::slices(cause.charge)
     }
 }
 

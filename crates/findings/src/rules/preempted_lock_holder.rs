@@ -47,7 +47,7 @@ use crate::derive::lock_holding::{self, Holding, LockHolding};
 use crate::derive::replay::Change;
 use crate::derive::timelines::Timelines;
 use crate::finding::{About, Confidence, Finding, Gain};
-use crate::gains::widened;
+use crate::gains::up_to_own_bound;
 use crate::removal::{Removal, within};
 use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Explains, Info, Remedy, Rule};
 use crate::scene::{GAIN_MIN, Scene};
@@ -110,7 +110,7 @@ impl Rule for PreemptedLockHolder {
         // A replay keeps all work, and the end of the last work. It also keeps work that only runs until the
         // waiters are done.
         if inverted::derive(cause.trace(), &cause.derived().ledger, cause.charge).is_some() {
-            return Gain { low: forecast.low, high: forecast.high.max(widened(cause.finding.gain).high) };
+            return up_to_own_bound(cause, forecast);
         }
         forecast
     }
@@ -185,7 +185,7 @@ fn finding(scene: &Scene, lock: &LockHolding, occupants: &[(ThreadId, u64)]) -> 
     let sure = if inverted.is_some() { Confidence::Medium } else { Confidence::High };
     let finding = Finding {
         rule: INFO.name,
-        about: About::Other,
+        about: About::Lock(lock.lock),
         subject: format!("{name}, held by {}", thread(trace, holder)),
         summary,
         cost_ns,

@@ -33,7 +33,7 @@ use crate::derive::calls::{CallUse, EAGAIN};
 use crate::derive::syscall_names::FUTEX;
 use crate::finding::{About, Confidence, Finding};
 use crate::removal::{Removal, calls};
-use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Info, Rule, Verdict};
+use crate::rule::{Cause, ChargedVerdict, Estimate, Info, Rule, Verdict, uncharged};
 use crate::scene::Scene;
 use crate::wording::percent;
 
@@ -69,7 +69,7 @@ impl Rule for RetryStorm {
     }
 
     fn judge(&self, scene: &Scene) -> ChargedVerdict {
-        Ok(judge(scene)?.into_iter().map(Charged::from).collect())
+        uncharged(judge(scene))
     }
 
     fn removal(&self, cause: &Cause) -> Option<Removal> {

@@ -45,7 +45,7 @@ use holdup_events::ThreadId;
 use super::lock_contention;
 use crate::derive::class::Class;
 use crate::derive::lines::{SharedData, Sharing};
-use crate::rule::{Charged, ChargedVerdict, Info, Rule, Verdict};
+use crate::rule::{ChargedVerdict, Info, Rule, Verdict, uncharged};
 use crate::scene::Scene;
 use crate::sharing;
 
@@ -65,7 +65,7 @@ impl Rule for SharedCounter {
     }
 
     fn judge(&self, scene: &Scene) -> ChargedVerdict {
-        Ok(judge(scene)?.into_iter().map(Charged::from).collect())
+        uncharged(judge(scene))
     }
 }
 

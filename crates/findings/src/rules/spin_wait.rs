@@ -53,7 +53,7 @@ use crate::derive::spin::SpinUse;
 use crate::finding::{About, Confidence, Evidence, Finding, Gain};
 use crate::gains::widened;
 use crate::removal::{Removal, ran};
-use crate::rule::{CPUS, Cause, Charged, ChargedVerdict, Estimate, Info, OPENMP, Remedy, Rule, Verdict};
+use crate::rule::{CPUS, Cause, ChargedVerdict, Estimate, Info, OPENMP, Remedy, Rule, Verdict, uncharged};
 use crate::scene::{EVIDENCE_MAX, GAIN_MIN, Scene};
 use crate::wording::{count, percent, thread, time};
 
@@ -87,7 +87,7 @@ impl Rule for SpinWait {
     }
 
     fn judge(&self, scene: &Scene) -> ChargedVerdict {
-        Ok(judge(scene)?.into_iter().map(Charged::from).collect())
+        uncharged(judge(scene))
     }
 
     fn removal(&self, cause: &Cause) -> Option<Removal> {
@@ -105,13 +105,8 @@ impl Rule for SpinWait {
 
 /// The loop that a finding is about.
 fn without_loop(facts: Facts, derived: &Derived, finding: &Finding) -> Option<Removal> {
-    // Processes that run one program have the same loops and the same stacks. The threads identify the
-    // process.
-    let has = |spin: &SpinUse, thread: ThreadId| spin.by_thread.iter().any(|(id, _)| *id == thread);
-    let seen = finding.evidence.first().map(|evidence| evidence.thread);
-    let is_it =
-        |spin: &&SpinUse| subject(spin) == finding.subject && seen.is_none_or(|thread| has(spin, thread));
-    let spin = derived.spins.iter().find(is_it)?;
+    let About::Loop(place) = finding.about else { return None };
+    let spin = derived.spins.get(place)?;
     let threads: BTreeSet<ThreadId> = spin.by_thread.iter().map(|(id, _)| *id).collect();
     let spins = |sample: &SampleRow| {
         spin.stacks.contains(&sample.stack)
@@ -125,12 +120,18 @@ fn judge(scene: &Scene) -> Verdict {
     if !scene.derived.ledger.split_known {
         return Err("there are no samples of what ran".to_owned());
     }
-    let costly = |spin: &&SpinUse| {
+    let costly = |(_, spin): &(usize, &SpinUse)| {
         let saved = scene.of_wall(spin.stall.saved_ns);
         spin.samples >= SAMPLES_MIN && saved >= GAIN_MIN && !is_reported_elsewhere(scene, spin)
     };
-    let mut findings: Vec<Finding> =
-        scene.derived.spins.iter().filter(costly).map(|spin| finding(scene, spin)).collect();
+    let mut findings: Vec<Finding> = scene
+        .derived
+        .spins
+        .iter()
+        .enumerate()
+        .filter(costly)
+        .map(|(place, spin)| finding(scene, place, spin))
+        .collect();
     findings.sort_by(|a, b| b.gain.high.total_cmp(&a.gain.high));
     findings.truncate(LOOPS_MAX);
     Ok(findings)
@@ -150,11 +151,11 @@ fn is_reported_elsewhere(scene: &Scene, spin: &SpinUse) -> bool {
     ns as f64 >= TOLD_MIN * spin.ns as f64
 }
 
-fn finding(scene: &Scene, spin: &SpinUse) -> Finding {
+fn finding(scene: &Scene, place: usize, spin: &SpinUse) -> Finding {
     let sure = if spin.samples >= SAMPLES_SURE { Confidence::High } else { Confidence::Medium };
     Finding {
         rule: INFO.name,
-        about: About::Other,
+        about: About::Loop(place),
         subject: subject(spin),
         summary: summary(scene, spin),
         cost_ns: spin.ns,

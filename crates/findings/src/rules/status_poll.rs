@@ -35,7 +35,7 @@ use crate::counted_calls::{self, Asked};
 use crate::derive::calls::CallUse;
 use crate::finding::{About, Confidence, Finding};
 use crate::removal::{Removal, calls};
-use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Info, Rule, Verdict};
+use crate::rule::{Cause, ChargedVerdict, Estimate, Info, Rule, Verdict, uncharged};
 use crate::scene::Scene;
 
 pub(super) static INFO: Info = Info {
@@ -92,7 +92,7 @@ impl Rule for StatusPoll {
     }
 
     fn judge(&self, scene: &Scene) -> ChargedVerdict {
-        Ok(judge(scene)?.into_iter().map(Charged::from).collect())
+        uncharged(judge(scene))
     }
 
     fn removal(&self, cause: &Cause) -> Option<Removal> {

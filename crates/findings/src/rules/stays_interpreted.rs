@@ -31,7 +31,7 @@
 
 use crate::derive::interpreted::Interpreted;
 use crate::finding::{About, Confidence, Evidence, Finding, Gain};
-use crate::rule::{Charged, ChargedVerdict, Info, Rule, Verdict};
+use crate::rule::{ChargedVerdict, Info, Rule, Verdict, uncharged};
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{percent, time};
 
@@ -49,7 +49,7 @@ impl Rule for StaysInterpreted {
     }
 
     fn judge(&self, scene: &Scene) -> ChargedVerdict {
-        Ok(judge(scene)?.into_iter().map(Charged::from).collect())
+        uncharged(judge(scene))
     }
 }
 

@@ -40,7 +40,7 @@ use crate::derive::class::Class;
 use crate::derive::replay::{Change, Speed};
 use crate::derive::syscall_names::is_sync_call;
 use crate::finding::{About, Confidence, Finding, Gain};
-use crate::gains::widened;
+use crate::gains::up_to_own_bound;
 use crate::removal::{Removal, ran};
 use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Info, Rule};
 use crate::scene::{DiskWaits, GAIN_MIN, Scene, syscall_text};
@@ -143,7 +143,7 @@ impl Rule for SyncPerItem {
     fn gain(&self, cause: &Cause, forecast: Gain) -> Gain {
         // One task's wait for the disk is the next task's, too. A replay keeps the thread of each.
         if is_of_tasks(cause) {
-            return Gain { low: forecast.low, high: forecast.high.max(widened(cause.finding.gain).high) };
+            return up_to_own_bound(cause, forecast);
         }
         forecast
     }

@@ -51,7 +51,7 @@ use crate::derive::syscalls::SyscallUse;
 use crate::finding::{About, Confidence, Evidence, Finding, Gain};
 use crate::removal::{Removal, calls};
 use crate::rings;
-use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Info, Rule, Verdict};
+use crate::rule::{Cause, ChargedVerdict, Estimate, Info, Rule, Verdict, uncharged};
 use crate::scene::{EVIDENCE_MAX, Scene};
 use crate::wording::{count, error_name, percent, rounded, time};
 
@@ -112,7 +112,7 @@ impl Rule for SyscallStorm {
     }
 
     fn judge(&self, scene: &Scene) -> ChargedVerdict {
-        Ok(judge(scene)?.into_iter().map(Charged::from).collect())
+        uncharged(judge(scene))
     }
 
     fn removal(&self, cause: &Cause) -> Option<Removal> {

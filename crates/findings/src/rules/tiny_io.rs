@@ -44,7 +44,7 @@ use crate::derive::syscalls::SyscallUse;
 use crate::finding::{About, Confidence, Finding};
 use crate::removal::Removal;
 use crate::removal::calls;
-use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Info, Rule, Verdict};
+use crate::rule::{Cause, ChargedVerdict, Estimate, Info, Rule, Verdict, uncharged};
 use crate::scene::Scene;
 use crate::wording::{percent, time};
 
@@ -139,7 +139,7 @@ impl Rule for TinyIo {
     }
 
     fn judge(&self, scene: &Scene) -> ChargedVerdict {
-        Ok(judge(scene)?.into_iter().map(Charged::from).collect())
+        uncharged(judge(scene))
     }
 
     fn removal(&self, cause: &Cause) -> Option<Removal> {

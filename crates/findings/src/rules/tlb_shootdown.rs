@@ -44,7 +44,7 @@ use crate::derive::paging::{Flushing, Paging};
 use crate::derive::replay::Speed;
 use crate::finding::{About, Confidence, Evidence, Finding, Gain};
 use crate::removal::{Removal, ran};
-use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Info, Rule, Verdict};
+use crate::rule::{Cause, ChargedVerdict, Estimate, Info, Rule, Verdict, uncharged};
 use crate::scene::{SHOOTDOWNS, Scene, syscall_text};
 use crate::wording::{count, percent, rounded, thread, time};
 
@@ -70,7 +70,7 @@ impl Rule for TlbShootdown {
     }
 
     fn judge(&self, scene: &Scene) -> ChargedVerdict {
-        Ok(judge(scene)?.into_iter().map(Charged::from).collect())
+        uncharged(judge(scene))
     }
 
     fn removal(&self, cause: &Cause) -> Option<Removal> {

@@ -57,7 +57,7 @@ use crate::derive::handovers::{self, Handover};
 use crate::derive::round_trips::{RoundTrips, asked_by_many};
 use crate::derive::{bound_threads, client_server, round_trips};
 use crate::finding::{About, Confidence, Evidence, Finding, Gain};
-use crate::gains::{SURELY, widened};
+use crate::gains::{SURELY, up_to_own_bound};
 use crate::removal::Removal;
 use crate::rule::{Cause, Charged, ChargedVerdict, Estimate, Explains, Info, Remedy, Rule};
 use crate::scene::{GAIN_MIN, Scene};
@@ -154,7 +154,7 @@ impl Rule for WakeupPingPong {
         // The time saved per request is also saved in the requested process. A replay keeps the turns of that
         // process's threads.
         if is_asking(cause) || is_bound_or_for_it(cause) {
-            return Gain { low: forecast.low, high: forecast.high.max(widened(cause.finding.gain).high) };
+            return up_to_own_bound(cause, forecast);
         }
         forecast
     }
